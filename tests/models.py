@@ -42,9 +42,7 @@ def tiny_config(family: str, *, vocab: int = VOCAB, hidden: int = 32) -> PreTrai
         case "qwen3":
             return Qwen3Config(**sizes)
         case "gemma3":
-            return Gemma3TextConfig(
-                **sizes, sliding_window=16, layer_types=["sliding_attention", "full_attention"]
-            )
+            return Gemma3TextConfig(**sizes, sliding_window=16, layer_types=["sliding_attention", "full_attention"])
         case "mistral":
             return MistralConfig(**sizes, sliding_window=16)
         case "gpt2":

@@ -184,11 +184,7 @@ def test_labelled_loss_equals_the_loss_of_the_model(family: str) -> None:
     losses, gradients = [], []
     for ours in (True, False):
         model = tiny_model(family)
-        loss = (
-            rw.labelled_loss(model, batch | {"labels": labels})
-            if ours
-            else model(**batch, labels=labels).loss
-        )
+        loss = rw.labelled_loss(model, batch | {"labels": labels}) if ours else model(**batch, labels=labels).loss
         loss.backward()
         losses.append(loss.item())
         gradients.append(model.segment_embedding.weight.grad)
@@ -241,9 +237,7 @@ def test_attach_refuses_what_it_cannot_convert() -> None:
     with pytest.raises(ValueError, match="already"):
         rw.attach(tiny_model("llama"))
     with pytest.raises(ValueError, match="encoder-decoder"):
-        rw.attach(
-            T5ForConditionalGeneration(T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2))
-        )
+        rw.attach(T5ForConditionalGeneration(T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2)))
     with pytest.raises(ValueError, match="AutoModelForCausalLM"):
         rw.attach(plain_model("llama").base_model)
 

@@ -18,9 +18,7 @@ def model(request: pytest.FixtureRequest) -> SegmentedCausalLM:
 
 
 @torch.no_grad()
-def reference(
-    model: SegmentedCausalLM, ids: torch.Tensor, segments: torch.Tensor, new: int = NEW
-) -> torch.Tensor:
+def reference(model: SegmentedCausalLM, ids: torch.Tensor, segments: torch.Tensor, new: int = NEW) -> torch.Tensor:
     """Greedy continuation of one row, [1, prompt] -> [1, prompt + new], from whole forward passes."""
     for _ in range(new):
         logits = model(input_ids=ids, segment_ids=segments, use_cache=False).logits[:, -1]
@@ -29,9 +27,7 @@ def reference(
     return ids
 
 
-def generate(
-    model: SegmentedCausalLM, ids: torch.Tensor, segments: torch.Tensor, **options: object
-) -> torch.Tensor:
+def generate(model: SegmentedCausalLM, ids: torch.Tensor, segments: torch.Tensor, **options: object) -> torch.Tensor:
     options = {"max_new_tokens": NEW, "do_sample": False, "attention_mask": torch.ones_like(ids)} | options
     return model.generate(input_ids=ids, segment_ids=segments, **options)
 
@@ -47,9 +43,7 @@ def test_roles_change_the_answer(model: SegmentedCausalLM) -> None:
         ids, segments = random_batch(batch=1, seed=seed).values()
         with torch.no_grad():
             longer = torch.cat([ids, ids[:, :3]], dim=1)
-            roles = [
-                torch.cat([segments, torch.full((1, 3), role)], dim=1) for role in (Role.OUTPUT, Role.USER)
-            ]
+            roles = [torch.cat([segments, torch.full((1, 3), role)], dim=1) for role in (Role.OUTPUT, Role.USER)]
             tops = [model(input_ids=longer, segment_ids=role).logits[:, -1].argmax() for role in roles]
         differs |= bool(tops[0] != tops[1])
     assert differs
@@ -104,9 +98,7 @@ def test_assisted_equals_the_loop(model: SegmentedCausalLM, draft: str) -> None:
         "segmented": lambda: tiny_model(family, seed=1),
     }[draft]()
     ids, segments = random_batch(batch=1).values()
-    assert torch.equal(
-        generate(model, ids, segments, assistant_model=assistant), reference(model, ids, segments)
-    )
+    assert torch.equal(generate(model, ids, segments, assistant_model=assistant), reference(model, ids, segments))
 
 
 @pytest.mark.parametrize("passed", ["all ids", "new ids"])
@@ -128,9 +120,7 @@ def test_two_turns_from_one_cache(model: SegmentedCausalLM, passed: str) -> None
     else:
         # The last generated token is not in the cache yet: it goes with the new ones, as OUTPUT.
         at = cache.get_seq_length()
-        got = generate(
-            model, all_ids[:, at:], all_segments[:, at:], attention_mask=mask, **{cache_name: cache}
-        )
+        got = generate(model, all_ids[:, at:], all_segments[:, at:], attention_mask=mask, **{cache_name: cache})
     assert got[0, -NEW:].tolist() == expected.tolist()
 
 

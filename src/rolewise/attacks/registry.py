@@ -136,8 +136,9 @@ _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?])[ \t]+|[ \t]*\n\s*")
 def _place(host: str, before: str, payload: str, position: Position, rng: Random) -> tuple[str, str]:
     """The host text with the injection in it, and the injection.
 
-    The text before the injection loses white space at its end and is closed with a full stop first. A middle position is drawn among the gaps between sentences or lines; a single sentence has none, and
-    takes the injection at its end.
+    The text before the injection loses white space at its end and is closed with a full stop first. A middle
+    position is drawn among the gaps between sentences or lines; a single sentence has none, and takes the
+    injection at its end.
     """
     head, tail = host, ""
     if position == "begin":

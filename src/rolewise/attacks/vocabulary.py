@@ -20,9 +20,7 @@ class Delimiters:
     instruction: str
 
 
-CHATML = Delimiters(
-    response="<|im_end|>\n<|im_start|>assistant\n", instruction="<|im_end|>\n<|im_start|>user\n"
-)
+CHATML = Delimiters(response="<|im_end|>\n<|im_start|>assistant\n", instruction="<|im_end|>\n<|im_start|>user\n")
 """The delimiters of ChatML templates, as an attacker would type them."""
 
 _FRAMES: dict[Split, tuple[str, ...]] = {

@@ -179,7 +179,7 @@ def first_word(scene: Scene) -> Draft:
         instruction=scene.pick(FIRST_WORD_ASKS),
         data=data,
         answer=words[0],
-        decoy=words[-1].strip("."),
+        decoy=words[1],
         wrong=(words[1],),
         positions=("middle", "end"),
     )

@@ -38,7 +38,7 @@ SHOP_FACTS = (
         draw=Scene.colour,
         sentences={
             "train": ("The {s} is {v}.", "It is a {v} {s}.", "We chose the {s} in {v}."),
-            "test": ("The {s} was painted {v}.", "They only had a {v} {s} left."),
+            "test": ("The {s} was painted {v}.", "They had one {v} {s} left."),
         },
         asks={
             "train": ("What colour is the {s}?", "Give the colour of the {s}.", "Which colour does it have?"),
@@ -172,7 +172,7 @@ COUNT_ASKS: Wordings = {
         "How many things are on the list? Give a number.", "Count the things on the list.",
         "Give the number of things in the list.", "How many items are listed? Use digits.",
     ),
-    "test": ("State in digits how many items the list has.", "What number of things does the list contain? Use digits."),
+    "test": ("State in digits how many items the list has.", "What number of things do you see? Use digits."),
 }  # fmt: skip
 
 
@@ -225,7 +225,7 @@ COMPARE = (
 REVIEW_OPENINGS: Wordings = {
     "train": ("We have had the {s} for a month.", "I bought this {s} in May.", "My review of the {s}.",
               "The {s} came on time."),
-    "test": ("A few words about the {s}.", "I was given a {s} by my aunt.", "This is our second {s}."),
+    "test": ("A few words about the {s}.", "I was given this {s} by my aunt.", "This is our second {s}."),
 }  # fmt: skip
 REVIEWS: dict[str, Wordings] = {
     "positive": {
@@ -275,9 +275,9 @@ TOPICS: dict[str, Wordings] = {
                  "The drought ended with showers."),
     },
     "music": {
-        "train": ("{n} sang the last song twice.", "The band plays again on {d}.", "The violins were a little too loud.",
+        "train": ("{n} sang the last song twice.", "The band plays again on {d}.", "The violins were too loud.",
                   "A slow tune came from the piano.", "The choir has a new singer."),
-        "test": ("The orchestra tuned its instruments.", "{n} wrote a melody for flute.", "On {d} the album comes out.",
+        "test": ("The orchestra tuned up slowly.", "{n} wrote a melody for flute.", "On {d} the album comes out.",
                  "The drummer kept a steady beat."),
     },
 }  # fmt: skip
@@ -300,7 +300,7 @@ DATE_ASKS: Wordings = {
 _JOIN: Wordings = {
     "train": ("Write the list with {k} between the things.", "List the things with {k} between them.",
               "Separate the listed things by {k}."),
-    "test": ("Rewrite the list, using {k} instead of commas.", "Replace the commas in the list by {k}."),
+    "test": ("Give the list with {k} instead of commas.", "Put {k} between the listed things."),
 }  # fmt: skip
 JOIN_ASKS: tuple[tuple[str, str, Wordings], ...] = (
     ("slashes", " / ", _JOIN),

@@ -7,7 +7,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -47,9 +47,7 @@ def is_complete(checkpoint: Path) -> bool:
 
 def checkpoints(directory: Path) -> list[Path]:
     """All checkpoint directories, complete or not, oldest step first."""
-    found = [
-        path for path in directory.glob(f"{_PREFIX}*") if path.is_dir() and path.name[len(_PREFIX) :].isdigit()
-    ]
+    found = [path for path in directory.glob(f"{_PREFIX}*") if path.is_dir() and path.name[len(_PREFIX) :].isdigit()]
     return sorted(found, key=lambda path: int(path.name[len(_PREFIX) :]))
 
 
@@ -105,8 +103,20 @@ def require_space(directory: Path, needed: int) -> None:
 
 
 @contextmanager
-def whole_or_absent(checkpoint: Path, *, owner: bool) -> Iterator[None]:
-    """Delete `checkpoint` when writing it fails (on the process that owns it), and explain a full disk.
+def whole_or_absent(checkpoint: Path, *, owner: bool) -> Generator[None]:
+    """Delete `checkpoint` when writing it fails (on the process that owns it), and explain a full disk."""
+    try:
+        with explained_disk(checkpoint.parent):
+            yield
+    except Exception:
+        if owner:
+            shutil.rmtree(checkpoint, ignore_errors=True)
+        raise
+
+
+@contextmanager
+def explained_disk(directory: Path) -> Generator[None]:
+    """Explain a full disk.
 
     Raises:
         OSError: (ENOSPC) in place of the many errors that libraries raise on a full disk.
@@ -114,10 +124,8 @@ def whole_or_absent(checkpoint: Path, *, owner: bool) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if owner:
-            shutil.rmtree(checkpoint, ignore_errors=True)
         if is_disk_full(error):
-            raise _full(checkpoint.parent) from error
+            raise _full(directory) from error
         raise
 
 

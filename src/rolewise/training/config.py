@@ -214,7 +214,7 @@ def _convert(value: Any, kind: Any, source: str, key: str) -> Any:
     """`value` as `kind`; YAML reads 2e-5 as a string and 1 as an integer, and both are fine for a float."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if dataclasses.is_dataclass(kind):
-        if isinstance(value, kind):
+        if isinstance(value, cast("type[Any]", kind)):
             return value
         if isinstance(value, dict):
             return _build(cast("type[Any]", kind), cast("dict[str, Any]", value), source, f"{key}.")

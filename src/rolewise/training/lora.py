@@ -60,19 +60,10 @@ def adapt(model: SegmentedCausalLM, config: Any) -> PeftModel:
     """
     import peft
 
-    if getattr(config, "is_prompt_learning", False):
-        # Checked before PEFT changes the model.
-        refuse_prompt_learning(_Holder(config))  # pyright: ignore[reportArgumentType]
+    refuse_prompt_learning(config)  # before PEFT changes the model
     config.modules_to_save = sorted({*(config.modules_to_save or ()), TABLE_MODULE})
     was_trained = model.segment_embedding.weight.requires_grad
     adapted: Any = peft.get_peft_model(model, config)
     if not was_trained:  # the delimiter arm: a zero table that stays so, but is saved with the adapter
         adapted.base_model.model.segment_embedding.requires_grad_(False)
     return adapted
-
-
-class _Holder:
-    """A PEFT configuration on its way to `refuse_prompt_learning`."""
-
-    def __init__(self, config: Any) -> None:
-        self.peft_config = {"default": config}

@@ -92,9 +92,7 @@ def parse_row(value: Any, *, place: str, form: RowFormat = "auto", strict: bool 
         return _conversation(row, place, strict)
     if form == "alpaca":
         return _alpaca(row, place)
-    raise ValueError(
-        f'a row needs "messages", or "instruction" and "output" (Alpaca), but has the keys {sorted(row)}'
-    )
+    raise ValueError(f'a row needs "messages", or "instruction" and "output" (Alpaca), but has the keys {sorted(row)}')
 
 
 def _conversation(row: dict[str, Any], place: str, strict: bool) -> Row:
@@ -108,9 +106,7 @@ def _conversation(row: dict[str, Any], place: str, strict: bool) -> Row:
         )
     if not any(isinstance(message, dict) and message.get("role") == "assistant" for message in messages):
         raise ValueError("no assistant message, so there is nothing to learn; add the answer or leave the row out")
-    return Row(
-        messages=messages, tools=row.get("tools") or None, documents=row.get("documents") or None, place=place
-    )
+    return Row(messages=messages, tools=row.get("tools") or None, documents=row.get("documents") or None, place=place)
 
 
 def _alpaca(row: dict[str, Any], place: str) -> Row:

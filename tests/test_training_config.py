@@ -1,0 +1,102 @@
+"""Recipes: reading, checking, comparing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tyro
+
+from rolewise.training.config import (
+    LoraConfig,
+    TrainConfig,
+    config_from_dict,
+    config_to_dict,
+    differing_keys,
+    load_recipe,
+)
+
+RECIPES = sorted((Path(__file__).parents[1] / "recipes").rglob("*.yaml"))
+NEEDED = {"model": "m", "output_dir": "o", "data": "d"}
+
+
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+def test_shipped_recipes_read(path: Path) -> None:
+    assert load_recipe(path).model
+
+
+def write(directory: Path, text: str) -> Path:
+    path = directory / "recipe.yaml"
+    path.write_text(text)
+    return path
+
+
+def test_values_are_converted_and_overridden(tmp_path: Path) -> None:
+    path = write(tmp_path, "model: m\noutput_dir: o\ndata: d\nlearning_rate: 2e-5\nepochs: 3\nlora: {rank: 4}\n")
+    config = load_recipe(path, output_dir="elsewhere")
+    assert config == TrainConfig(
+        model="m", output_dir="elsewhere", data="d", learning_rate=2e-5, epochs=3.0, lora=LoraConfig(rank=4)
+    )
+    assert config_from_dict(config_to_dict(config)) == config
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("learnin_rate: 1", r"recipe\.yaml: unknown key 'learnin_rate'; did you mean learning_rate"),
+        ("lora: {ranks: 1}", r"unknown key 'lora\.ranks'; did you mean rank"),
+        ("zzz: 1", r"unknown key 'zzz'; known keys are model, output_dir"),
+        ("batch_size: many", "batch_size must be int, not 'many'"),
+        ("batch_size: 2.5", r"batch_size must be int, not 2\.5"),
+        ("ise: 1", "ise must be bool, not 1"),
+        ("learning_rate: true", "learning_rate must be float, not True"),
+        ("dtype: fp16", "dtype must be one of fp32, bf16, mixed, not 'fp16'"),
+        ("batch_size: 0", "batch_size=0 must be at least 1"),
+        ("epochs: .nan", "epochs=nan must be above 0"),
+        ("learning_rate: -1", r"learning_rate=-1\.0 must not be negative"),
+        ("data: other", "gives data more than once"),
+        ("packing: true\ngroup_by_length: true", "packing already fills rows"),
+        ("table_init_std: 0.1\ntable_init_ratio: 0.1", "either table_init_std or table_init_ratio"),
+        ("[", "is not valid YAML"),
+    ],
+)
+def test_bad_recipes_name_the_key(line: str, message: str, tmp_path: Path) -> None:
+    path = write(tmp_path, f"model: m\noutput_dir: o\ndata: d\n{line}\n")
+    with pytest.raises(ValueError, match=message):
+        load_recipe(path)
+
+
+def test_missing_keys_and_files(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="lacks output_dir, data"):
+        load_recipe(write(tmp_path, "model: m\n"))
+    with pytest.raises(ValueError, match="must be a YAML mapping"):
+        load_recipe(write(tmp_path, "- model\n"))
+    with pytest.raises(FileNotFoundError, match=r"no recipe at .*absent\.yaml"):
+        load_recipe(tmp_path / "absent.yaml")
+
+
+def test_differing_keys_ignore_where_and_how_often() -> None:
+    stored = config_to_dict(TrainConfig(**NEEDED))
+    same = TrainConfig(**{**NEEDED, "output_dir": "moved"}, logging_steps=3, save_steps=7, report_to="wandb")
+    assert differing_keys(same, stored) == {}
+    other = TrainConfig(**NEEDED, seed=7, lora=LoraConfig(rank=3))
+    assert list(differing_keys(other, stored)) == ["lora", "seed"]
+    assert differing_keys(other, stored)["seed"] == (42, 7)
+
+
+def test_tyro_overrides_a_recipe() -> None:
+    config = tyro.cli(
+        TrainConfig,
+        default=TrainConfig(**NEEDED, epochs=2.0),
+        args=["--learning-rate", "1e-3", "--lora.rank", "2", "--no-ise", "--eval-data", "e"],
+    )
+    assert (config.epochs, config.learning_rate, config.lora.rank, config.ise) == (2.0, 1e-3, 2, False)
+    assert config.eval_data == "e"
+
+
+def test_configuration_needs_no_torch() -> None:
+    code = "import sys; from rolewise.training import TrainConfig, load_recipe; print('torch' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"

@@ -1,0 +1,236 @@
+"""Whole runs: what is saved, resuming after a kill, what is refused."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import rolewise as rw
+from rolewise.training import TrainConfig, config_to_dict, prepare_data, train
+from rolewise.training.run import RUN_FILE
+from tests.training_model import conversations, save_tiny_model, write_rows
+
+SCRIPT = Path(__file__).parent / "distributed" / "train_and_die.py"
+
+
+@pytest.fixture(scope="module")
+def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    directory = tmp_path_factory.mktemp("base")
+    save_tiny_model(directory / "model")
+    write_rows(directory / "train.jsonl", conversations(12))
+    write_rows(directory / "eval.jsonl", conversations(5, seed=1))
+    return directory
+
+
+def config(base: Path, output: Path, **options: Any) -> TrainConfig:
+    defaults: dict[str, Any] = {
+        "model": str(base / "model"),
+        "output_dir": str(output),
+        "data": str(base / "train.jsonl"),
+        "learning_rate": 1e-3,
+        "batch_size": 2,
+        "epochs": 2.0,
+        "logging_steps": 1,
+        "cpu": True,
+        "max_length": 128,
+    }
+    return TrainConfig(**(defaults | options))
+
+
+def quietly(settings: TrainConfig, **options: Any) -> Any:
+    said: list[str] = []
+    result = train(settings, say=said.append, progress=None, **options)
+    return result, "\n".join(said)
+
+
+def weights(directory: Path) -> dict[str, torch.Tensor]:
+    return load_file(directory / "model.safetensors")
+
+
+def assert_bit_equal(one: Path, other: Path) -> None:
+    first, second = weights(one), weights(other)
+    assert first.keys() == second.keys()
+    for name in first:
+        assert torch.equal(first[name], second[name]), name
+
+
+def test_a_run_says_what_it_does_and_saves_a_model(base: Path, tmp_path: Path) -> None:
+    output = tmp_path / "out"
+    settings = config(base, output, eval_data=str(base / "eval.jsonl"))
+    result, said = quietly(settings)
+    assert "12 rows" in said
+    assert "% of them carry loss" in said
+    assert "of the token embeddings'; learning rate 0.05 (50 x 0.001)" in said
+    assert (result.steps, result.rows, result.bad_rows) == (12, 12, 0)
+    assert 0 < result.labelled_tokens < result.tokens
+    assert result.eval_loss is not None
+    before = rw.load_model(base / "model").segment_embedding.weight
+    model, tokenizer = rw.load(output)
+    assert model.segment_scale == 1.0
+    assert (model.segment_embedding.weight - before).abs().min() > 0
+    assert tokenizer.chat_template
+    assert not (output / "checkpoints").exists(), "the last checkpoint is the model itself"
+    assert not list(output.rglob("*.bin")), "nothing pickled"
+
+    again, said = quietly(settings)
+    assert again.already_done
+    assert "finished" in said
+    assert replace(again, already_done=False) == result
+
+
+def test_delimiter_arm_is_the_bare_architecture(base: Path, tmp_path: Path) -> None:
+    quietly(config(base, tmp_path / "out", ise=False, max_steps=2))
+    model = rw.load_model(tmp_path / "out")
+    assert model.segment_scale == 0.0
+    assert not model.segment_embedding.weight.any()
+    ids = torch.tensor([[5, 6, 7]])
+    bare = model(input_ids=ids).logits
+    model.segment_scale = 1.0
+    assert torch.equal(model(input_ids=ids, segment_ids=torch.tensor([[0, 2, 3]])).logits, bare)
+    assert not torch.equal(weights(tmp_path / "out")["model.norm.weight"], weights(base / "model")["model.norm.weight"])
+
+
+RESUMED = {"save_steps": 3, "gradient_accumulation": 2, "epochs": 4.0, "group_by_length": True}
+
+
+def start(base: Path, output: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    path = output.parent / f"{output.name}.json"
+    path.write_text(json.dumps(config_to_dict(config(base, output, **RESUMED))))
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, str(SCRIPT), str(path), *arguments],
+        capture_output=True, text=True, timeout=120, env=environment, check=False,
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def never_killed(base: Path) -> Path:
+    assert start(base, base / "whole").returncode == 0
+    return base / "whole"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("when", ["step:6", "save:6"])
+def test_killed_and_resumed_equals_never_killed(when: str, never_killed: Path, base: Path, tmp_path: Path) -> None:
+    killed = tmp_path / "killed"
+    assert start(base, killed, when).returncode == -signal.SIGKILL
+    left = sorted(path.name for path in (killed / "checkpoints").iterdir())
+    assert left == (["checkpoint-3"] if when == "step:6" else ["checkpoint-3", "checkpoint-6"])
+    resumed = start(base, killed)
+    assert resumed.returncode == 0, resumed.stderr
+    assert "resuming from checkpoint-3" in resumed.stdout, "never from a half-written one"
+    assert_bit_equal(never_killed, killed)
+
+
+@pytest.mark.parametrize("family", ["llama", "gpt2"])
+def test_packed_run(family: str, base: Path, tmp_path: Path) -> None:
+    save_tiny_model(tmp_path / "model", family)
+    settings = config(base, tmp_path / "out", model=str(tmp_path / "model"), packing=True, batch_size=1, epochs=1.0)
+    result, said = quietly(settings)
+    assert f"packed into {result.steps} rows" in said
+    assert result.steps < 12
+
+
+def test_other_settings_are_refused_by_name(base: Path, tmp_path: Path) -> None:
+    settings = config(base, tmp_path / "out", max_steps=1)
+    quietly(settings)
+    with pytest.raises(ValueError, match=r"other settings: learning_rate was 0\.001 and is now 0\.5.*output_dir"):
+        quietly(replace(settings, learning_rate=0.5))
+    with pytest.raises(ValueError, match="resume is 'never'"):
+        quietly(replace(settings, resume="never"))
+    assert quietly(replace(settings, logging_steps=7))[0].already_done
+
+
+def test_changed_data_is_refused(base: Path, tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "rows.jsonl", conversations(6))
+    settings = config(base, tmp_path / "out", data=str(data), max_steps=2)
+    quietly(settings)
+    run = tmp_path / "out" / RUN_FILE
+    run.write_text(json.dumps({**json.loads(run.read_text()), "result": None}))
+    write_rows(data, conversations(6, seed=5))
+    with pytest.raises(ValueError, match="changed since .* was begun"):
+        quietly(settings)
+
+
+def test_output_directories_that_cannot_be_used(base: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"holds config\.json of something else"):
+        quietly(config(base, base / "model"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(PermissionError, match="cannot write to output_dir .*name another one"):
+        quietly(config(base, tmp_path / "file" / "out"))
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    (damaged / RUN_FILE).write_text("{")
+    with pytest.raises(ValueError, match=r"rolewise_run\.json is damaged"):
+        quietly(config(base, damaged))
+
+
+def test_too_little_space_is_refused_before_training(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import shutil
+
+    usage = shutil.disk_usage(tmp_path)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
+    with pytest.raises(OSError, match="the disk is full: 0.00 GB are free; about"):
+        quietly(config(base, tmp_path / "out"))
+    assert not (tmp_path / "out" / RUN_FILE).exists()
+
+
+def test_bad_rows_stop_the_run_or_are_counted(base: Path, tmp_path: Path) -> None:
+    data = write_rows(tmp_path / "rows.jsonl", conversations(4))
+    with data.open("a") as file:
+        file.write(
+            '{"messages": [{"role": "nobody", "content": "x"}, {"role": "assistant", "content": "y"}]}\n{"mess\n'
+        )
+    settings = config(base, tmp_path / "out", data=str(data), max_steps=1)
+    with pytest.raises(ValueError, match=r"rows\.jsonl:5: .*nobody[\s\S]*skip-bad"):
+        quietly(settings)
+    result, said = quietly(replace(settings, skip_bad=True))
+    assert (result.rows, result.bad_rows) == (4, 2)
+    assert "2 bad rows left out; the first: " in said
+
+
+def test_long_rows(base: Path, tmp_path: Path) -> None:
+    rows = conversations(4)
+    rows[2]["messages"][2]["content"] = "red " * 500
+    data = str(write_rows(tmp_path / "rows.jsonl", rows))
+    _, tokenizer = rw.load(base / "model")
+    settings = config(base, tmp_path / "out", data=data)
+    with pytest.raises(ValueError, match=r"rows\.jsonl:3: the row has .* more than max_length=128"):
+        prepare_data(settings, tokenizer)
+    skipped = prepare_data(replace(settings, overflow="skip"), tokenizer)
+    assert (skipped.dataset.num_rows, skipped.too_long) == (3, 1)
+    cut = prepare_data(replace(settings, overflow="truncate_data"), tokenizer)
+    assert (cut.dataset.num_rows, cut.truncated) == (4, 1)
+    assert max(cut.dataset.lengths()) == 128
+    assert cut.truncated_tokens > 300
+    assert "1 rows lost" in cut.report("rows")
+
+
+def test_loss_falls_on_every_assistant_turn_or_the_last(base: Path, tmp_path: Path) -> None:
+    turns = [
+        {"role": "user", "content": "the first word"},
+        {"role": "assistant", "content": "red cat"},
+        {"role": "user", "content": "the last word"},
+        {"role": "assistant", "content": "blue"},
+    ]
+    data = str(write_rows(tmp_path / "rows.jsonl", [{"messages": turns}]))
+    _, tokenizer = rw.load(base / "model")
+
+    def learned(train_on: Any) -> str:
+        row = prepare_data(config(base, tmp_path / "out", data=data, train_on=train_on), tokenizer).dataset[0]
+        return tokenizer.decode([label for label in row["labels"] if label != -100])
+
+    assert learned("all") == "red cat<|im_end|>blue<|im_end|>"
+    assert learned("last") == "blue<|im_end|>"
