@@ -309,6 +309,16 @@ def test_a_failed_save_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.
     assert logits(rw.load_model(tmp_path), **batch) is not None
 
 
+def test_saving_again_in_other_shards_leaves_no_old_weights(tmp_path: Path) -> None:
+    model, batch = tiny_model("llama"), random_batch()
+    for shard_size in ("5GB", "20KB", "5GB"):
+        with torch.no_grad():
+            model.segment_embedding.weight.mul_(0.5)
+        model.save_pretrained(tmp_path, max_shard_size=shard_size)
+        assert torch.equal(logits(rw.load_model(tmp_path), **batch), logits(model, **batch))
+    assert [file.name for file in tmp_path.glob("model*")] == ["model.safetensors"]
+
+
 def test_a_plain_checkpoint_gets_a_fresh_table(family: str, tmp_path: Path) -> None:
     plain_model(family).save_pretrained(tmp_path)
     model = rw.load_model(tmp_path, init_ratio=0.3)

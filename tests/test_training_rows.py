@@ -74,7 +74,7 @@ def test_a_format_that_was_asked_for_is_kept_to(tmp_path: Path) -> None:
 
 def test_sources(tmp_path: Path) -> None:
     for missing in ("./absent", "absent.jsonl", str(tmp_path / "absent")):
-        with pytest.raises(FileNotFoundError, match="no data at .*absent"):
+        with pytest.raises(FileNotFoundError, match=r"no data at .*absent"):
             list(read_rows(missing))
     with pytest.raises(ValueError, match="is a directory"):
         list(read_rows(str(tmp_path)))

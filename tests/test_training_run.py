@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -16,7 +17,7 @@ import torch
 from safetensors.torch import load_file
 
 import rolewise as rw
-from rolewise.training import TrainConfig, config_to_dict, prepare_data, train
+from rolewise.training import RoleTrainer, TrainConfig, config_to_dict, prepare_data, train
 from rolewise.training.run import RUN_FILE
 from tests.training_model import conversations, save_tiny_model, write_rows
 
@@ -158,7 +159,7 @@ def test_changed_data_is_refused(base: Path, tmp_path: Path) -> None:
     run = tmp_path / "out" / RUN_FILE
     run.write_text(json.dumps({**json.loads(run.read_text()), "result": None}))
     write_rows(data, conversations(6, seed=5))
-    with pytest.raises(ValueError, match="changed since .* was begun"):
+    with pytest.raises(ValueError, match=r"changed since .* was begun"):
         quietly(settings)
 
 
@@ -166,13 +167,36 @@ def test_output_directories_that_cannot_be_used(base: Path, tmp_path: Path) -> N
     with pytest.raises(ValueError, match=r"holds config\.json of something else"):
         quietly(config(base, base / "model"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(PermissionError, match="cannot write to output_dir .*name another one"):
+    with pytest.raises(PermissionError, match=r"cannot write to output_dir .*name another one"):
         quietly(config(base, tmp_path / "file" / "out"))
     damaged = tmp_path / "damaged"
     damaged.mkdir()
     (damaged / RUN_FILE).write_text("{")
     with pytest.raises(ValueError, match=r"rolewise_run\.json is damaged"):
         quietly(config(base, damaged))
+
+
+def test_a_full_disk_at_the_end_loses_nothing(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    quietly(config(base, tmp_path / "whole"))
+    settings = config(base, tmp_path / "out")
+    original = RoleTrainer.save_model
+
+    def full(self: RoleTrainer, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        if not _internal_call:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        original(self, output_dir, _internal_call)
+
+    with (
+        monkeypatch.context() as patch,
+        pytest.raises(OSError, match=r"the disk is full.*start the same command again"),
+    ):
+        patch.setattr(RoleTrainer, "save_model", full)
+        quietly(settings)
+    assert not (tmp_path / "out" / "model.safetensors").exists()
+    result, said = quietly(settings)
+    assert "resuming from checkpoint-12" in said
+    assert result.train_loss > 1
+    assert_bit_equal(tmp_path / "whole", tmp_path / "out")
 
 
 def test_too_little_space_is_refused_before_training(
@@ -182,7 +206,7 @@ def test_too_little_space_is_refused_before_training(
 
     usage = shutil.disk_usage(tmp_path)
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage._replace(free=1000))
-    with pytest.raises(OSError, match="the disk is full: 0.00 GB are free; about"):
+    with pytest.raises(OSError, match=r"the disk is full: 0.00 GB are free; about"):
         quietly(config(base, tmp_path / "out"))
     assert not (tmp_path / "out" / RUN_FILE).exists()
 
@@ -234,3 +258,26 @@ def test_loss_falls_on_every_assistant_turn_or_the_last(base: Path, tmp_path: Pa
 
     assert learned("all") == "red cat<|im_end|>blue<|im_end|>"
     assert learned("last") == "blue<|im_end|>"
+
+
+@pytest.mark.parametrize("template", ["delimiter", "auto"])
+def test_base_model_gets_a_template_and_its_tokens(template: Any, tmp_path: Path) -> None:
+    save_tiny_model(tmp_path / "model", "qwen3", chat=False)
+    data = str(write_rows(tmp_path / "rows.jsonl", conversations(4)))
+    settings = TrainConfig(
+        model=str(tmp_path / "model"), output_dir=str(tmp_path / "out"), data=data, template=template,
+        learning_rate=0.0, cpu=True,
+    )  # fmt: skip
+    quietly(settings)
+    _, tokenizer = rw.load(tmp_path / "out")
+    start = "[MARK]" if template == "delimiter" else "<|im_start|>"
+    assert start in rw.render(tokenizer, conversations(1)[0]["messages"]).text
+    before = weights(tmp_path / "model")
+    for name in ("model.embed_tokens.weight", "lm_head.weight"):
+        old, new = before[name], weights(tmp_path / "out")[name]
+        assert len(new) >= len(tokenizer) > len(old)
+        assert torch.equal(new[: len(old)], old), "the words that were there keep their embeddings"
+        words = tokenizer.encode("###" if template == "delimiter" else "start", add_special_tokens=False)
+        torch.testing.assert_close(new[tokenizer.convert_tokens_to_ids(start)], old[words].mean(0))
+    with pytest.raises(ValueError, match=r"adds the tokens .*LoRA would leave untrained"):
+        quietly(replace(settings, output_dir=str(tmp_path / "lora"), method="lora"))

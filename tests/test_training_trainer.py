@@ -153,7 +153,7 @@ def test_packing_is_refused_where_documents_would_mix(monkeypatch: pytest.Monkey
         return forward(*args, attention_mask=torch.ones_like(kwargs["input_ids"]), **kwargs)
 
     monkeypatch.setattr(backbone, "forward", with_a_mask)
-    with pytest.raises(ValueError, match="mixes packed documents.*group_by_length"):
+    with pytest.raises(ValueError, match=r"mixes packed documents.*group_by_length"):
         require_packing(model)
 
 
@@ -214,7 +214,7 @@ def test_a_failed_save_leaves_no_checkpoint(tmp_path: Path, monkeypatch: pytest.
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(RoleTrainer, "_save_rng_state", full)
-    with pytest.raises(OSError, match="the disk is full.*keep_checkpoints") as caught:
+    with pytest.raises(OSError, match=r"the disk is full.*keep_checkpoints") as caught:
         trained(tiny_model("llama"), random_rows(), tmp_path, save_strategy="steps", save_steps=1, max_steps=2)
     assert caught.value.errno == errno.ENOSPC
     assert checkpoints(tmp_path) == []

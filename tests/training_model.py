@@ -20,22 +20,26 @@ _WORDS = ("red", "green", "blue", "cat", "dog", "tree", "copy", "count", "the", 
 _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 
-def tiny_tokenizer() -> PreTrainedTokenizerFast:
-    """A byte-level tokenizer of about 300 tokens, with ChatML."""
+def tiny_tokenizer(*, chat: bool = True) -> PreTrainedTokenizerFast:
+    """A byte-level tokenizer of about 300 tokens, with ChatML, or a base model's without template."""
     backend = Tokenizer(models.BPE())
     backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)  # type: ignore[assignment]
     backend.decoder = decoders.ByteLevel()  # type: ignore[assignment]
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    trainer = trainers.BpeTrainer(vocab_size=300, special_tokens=list(_SPECIAL), initial_alphabet=alphabet)
+    trainer = trainers.BpeTrainer(
+        vocab_size=300, special_tokens=list(_SPECIAL if chat else _SPECIAL[:1]), initial_alphabet=alphabet
+    )
     backend.train_from_iterator([" ".join(_WORDS), "system user data assistant"] * 4, trainer)
+    if not chat:
+        return PreTrainedTokenizerFast(tokenizer_object=backend, eos_token="<|endoftext|>")
     return PreTrainedTokenizerFast(
         tokenizer_object=backend, eos_token="<|im_end|>", pad_token="<|endoftext|>", chat_template=TEMPLATE
     )
 
 
-def save_tiny_model(directory: Path, family: str = "llama") -> Path:
+def save_tiny_model(directory: Path, family: str = "llama", *, chat: bool = True) -> Path:
     """A plain model and its tokenizer in `directory`."""
-    tokenizer = tiny_tokenizer()
+    tokenizer = tiny_tokenizer(chat=chat)
     plain_model(family, vocab=len(tokenizer)).save_pretrained(directory)
     tokenizer.save_pretrained(directory)
     return directory

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rolewise.collation import RoleCollator as RoleCollator
     from rolewise.collation import pack as pack
+    from rolewise.modeling import apply_template as apply_template
     from rolewise.modeling import attach as attach
     from rolewise.modeling import labelled_loss as labelled_loss
     from rolewise.modeling import load as load
     from rolewise.modeling import load_model as load_model
     from rolewise.modeling import register as register
     from rolewise.rendering import Encoding as Encoding
+    from rolewise.rendering import data_layout as data_layout
     from rolewise.rendering import encode as encode
     from rolewise.rendering import prepare_tokenizer as prepare_tokenizer
     from rolewise.rendering import render as render
@@ -31,7 +33,9 @@ _HOMES = {
     "RoleCollator": "rolewise.collation",
     "RoleScheme": "rolewise.roles",
     "TrainConfig": "rolewise.training",
+    "apply_template": "rolewise.modeling",
     "attach": "rolewise.modeling",
+    "data_layout": "rolewise.rendering",
     "encode": "rolewise.rendering",
     "labelled_loss": "rolewise.modeling",
     "load": "rolewise.modeling",

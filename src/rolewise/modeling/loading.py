@@ -17,6 +17,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from rolewise.modeling.attach import attach
 from rolewise.modeling.families import MODEL_TYPE_PREFIX, register
 from rolewise.modeling.mixin import SegmentedCausalLM
+from rolewise.modeling.vocabulary import apply_template
 from rolewise.roles import RoleScheme
 
 if TYPE_CHECKING:
@@ -28,17 +29,25 @@ PACKAGED = "smollm2-135m"
 _PACKAGED_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 
 
-def load(name: str | os.PathLike[str], **options: Any) -> tuple[SegmentedCausalLM, PreTrainedTokenizerBase]:
+def load(
+    name: str | os.PathLike[str], *, template: str = "auto", **options: Any
+) -> tuple[SegmentedCausalLM, PreTrainedTokenizerBase]:
     """Load a model and its tokenizer.
 
     The model keeps the tokenizer: `model.save_pretrained(directory)` saves both.
 
     Args:
         name: see `load_model`.
+        template: which chat template to use: the tokenizer's own, or ChatML for a base model that has none ("auto"),
+            "own", "chatml", "delimiter" or "text" (see `rolewise.prepare_tokenizer`).
         options: see `load_model`.
+
+    Raises:
+        ValueError: as `load_model` does, or when there is no tokenizer, or the template does not fit it.
     """
     tokenizer = load_tokenizer(name)
     model = load_model(name, **options)
+    apply_template(model, tokenizer, template)
     model.rolewise_tokenizer = tokenizer
     return model, tokenizer
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from pathlib import Path
@@ -34,6 +35,7 @@ else:
     _Base = object
 
 TABLE_KEY = "segment_embedding.weight"
+_WEIGHTS = re.compile(r"model(-\d+-of-\d+)?\.safetensors(\.index\.json)?")
 
 
 class SegmentedCausalLM(_Base):
@@ -223,16 +225,25 @@ class SegmentedCausalLM(_Base):
         """
         target = Path(save_directory)
         target.mkdir(parents=True, exist_ok=True)
+        if kwargs.get("push_to_hub"):
+            kwargs.setdefault("repo_id", target.name)  # not the name of the staging directory
         staging = Path(tempfile.mkdtemp(prefix=".saving-", dir=target))
         try:
             super().save_pretrained(staging, *args, **kwargs)
             if self.rolewise_tokenizer is not None:
                 self.rolewise_tokenizer.save_pretrained(staging)
             # The configuration goes last: a directory without one is not a model.
-            for file in sorted(staging.iterdir(), key=lambda file: file.name == "config.json"):
+            saved = sorted(staging.iterdir(), key=lambda file: file.name == "config.json")
+            for file in saved:
                 os.replace(file, target / file.name)
         finally:
             shutil.rmtree(staging, ignore_errors=True)
+        # Weights of an earlier save that was split otherwise would be loaded in place of these.
+        names = {file.name for file in saved}
+        if any(_WEIGHTS.fullmatch(name) for name in names):
+            for file in target.iterdir():
+                if _WEIGHTS.fullmatch(file.name) and file.name not in names:
+                    file.unlink()
 
     @classmethod
     def from_pretrained(cls, pretrained_model_name_or_path: Any, *args: Any, **kwargs: Any) -> Self | Any:

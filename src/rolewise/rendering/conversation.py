@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from enum import Enum
 from typing import Any, cast
 
 from rolewise.messages import REASONING_FIELDS, Message, Part
@@ -20,6 +21,17 @@ _STRUCTURAL_TYPES = frozenset(
     ["function", "object", "string", "array", "number", "integer", "boolean", "null", "text", "custom"]
 )
 _PLAIN_KEY = re.compile(r"[A-Za-z_$][A-Za-z0-9_\-]{0,63}")
+
+# Under these keys of a JSON schema stand names that its author chose.
+_NAMING_KEYS = frozenset(["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"])
+
+
+class _Keys(Enum):
+    """What the keys of a dict are."""
+
+    SCHEMA = "words that templates know"
+    CHOSEN = "names that somebody chose, their values schemas again"
+    ALL = "names that somebody chose, all the way down"
 
 
 @dataclass
@@ -140,26 +152,56 @@ class _Builder:
             turn.fields[name] = self.walk(value, turn.role, owner, place, {}, name == "tool_calls")
 
     def walk(
-        self, value: Any, role: Role, owner: int, label: str, seen: dict[str, Leaf], required: bool = False
+        self,
+        value: Any,
+        role: Role,
+        owner: int,
+        label: str,
+        seen: dict[str, Leaf],
+        required: bool = False,
+        keys: _Keys = _Keys.SCHEMA,
     ) -> Any:
         """`value` with a leaf for each of its strings; equal strings share one, so that they stay equal."""
         if isinstance(value, str):
             return self._shared(value, role, owner, label, seen, required)
         if isinstance(value, list):
             items = enumerate(cast("list[Any]", value))
-            return [self.walk(item, role, owner, f"{label}[{n}]", seen, required) for n, item in items]
+            inner = keys if keys is _Keys.ALL else _Keys.SCHEMA
+            return [self.walk(item, role, owner, f"{label}[{n}]", seen, required, inner) for n, item in items]
         if isinstance(value, dict):
-            node: dict[Any, Any] = {}
-            for key, item in cast("dict[str, Any]", value).items():
-                place = f"{label}[{key!r}]"
-                name = key if _PLAIN_KEY.fullmatch(key) else self._shared(key, role, owner, place, seen, False)
-                if key == "type" and isinstance(item, str) and item in _STRUCTURAL_TYPES:
-                    node[name] = item
-                else:
-                    wanted = required and key not in ("id", "type")
-                    node[name] = self.walk(item, role, owner, place, seen, wanted)
-            return node
+            return self._walk_dict(cast("dict[str, Any]", value), role, owner, label, seen, required, keys)
         return value
+
+    def _walk_dict(
+        self,
+        value: dict[str, Any],
+        role: Role,
+        owner: int,
+        label: str,
+        seen: dict[str, Leaf],
+        required: bool,
+        keys: _Keys,
+    ) -> dict[Any, Any]:
+        # A key that somebody chose is a string like any other: a template that writes "<" + key + ">" must not
+        # make a control token of it. Leaves are numbered in the order in which a template would sort them.
+        chosen = [key for key in value if keys is not _Keys.SCHEMA or not _PLAIN_KEY.fullmatch(key)]
+        for key in sorted(chosen, key=lambda key: (key.lower(), key)):
+            self._shared(key, role, owner, f"{label}[{key!r}]", seen, False)
+        node: dict[Any, Any] = {}
+        for key, item in value.items():
+            place = f"{label}[{key!r}]"
+            name = seen[key] if key in chosen else key
+            if keys is _Keys.SCHEMA and key == "type" and isinstance(item, str) and item in _STRUCTURAL_TYPES:
+                node[name] = item
+                continue
+            inner = _Keys.SCHEMA
+            if keys is _Keys.ALL or (keys is _Keys.SCHEMA and key == "arguments"):
+                inner = _Keys.ALL
+            elif keys is _Keys.SCHEMA and key in _NAMING_KEYS:
+                inner = _Keys.CHOSEN
+            wanted = required and not (keys is _Keys.SCHEMA and key in ("id", "type"))
+            node[name] = self.walk(item, role, owner, place, seen, wanted, inner)
+        return node
 
     def _shared(self, text: str, role: Role, owner: int, label: str, seen: dict[str, Leaf], required: bool) -> Leaf:
         if text not in seen:

@@ -126,27 +126,79 @@ def render(
         ValueError: when the template cannot express the conversation, or the result is too long.
         TypeError: when a message has the wrong type.
     """
-    if train_on not in ("all", "last"):
-        raise ValueError(f"train_on={train_on!r} must be 'all' or 'last'")
-    if overflow not in ("refuse", "truncate_data"):
-        raise ValueError(f"overflow={overflow!r} must be 'refuse' or 'truncate_data'")
-    parsed = parse_messages(messages)
-    schemas = _schemas(tools)
-    given = plain_json(list(documents), "documents") if documents else None
-    shop = workshop(tokenizer, schemas)
-    profile = shop.profile(tokenizer, plain_json(template_kwargs, "template arguments"))
-    plan = draft(parsed, profile.layout, schemas, given, tools_role)
-    rendered = profile.render(plan, add_generation_prompt)
-    pieces = _pieces(shop, profile, plan, rendered, add_generation_prompt, train_on)
-    cut = _fit(pieces, max_length, overflow)
-    rows = scheme.rows
-    return Encoding(
-        [number for piece in pieces for number in piece.ids],
-        [rows[role] for piece in pieces for role in piece.roles],
-        [flag for piece in pieces for flag in piece.train],
-        rendered.text,
-        cut,
+    job = _Job.of(
+        tokenizer,
+        tools=tools,
+        documents=documents,
+        add_generation_prompt=add_generation_prompt,
+        scheme=scheme,
+        tools_role=tools_role,
+        train_on=train_on,
+        max_length=max_length,
+        overflow=overflow,
+        **template_kwargs,
     )
+    return job.render(messages)
+
+
+@dataclass(frozen=True)
+class _Job:
+    """The options of a rendering, checked once for all its conversations."""
+
+    shop: _Workshop
+    profile: TemplateProfile
+    tools: list[Any] | None
+    documents: list[Any] | None
+    add_generation_prompt: bool
+    scheme: RoleScheme
+    tools_role: Role
+    train_on: TrainOn
+    max_length: int | None
+    overflow: Overflow
+
+    @classmethod
+    def of(
+        cls,
+        tokenizer: Any,
+        *,
+        tools: Sequence[Any] | None = None,
+        documents: Sequence[Mapping[str, Any]] | None = None,
+        add_generation_prompt: bool = False,
+        scheme: RoleScheme = DEFAULT_SCHEME,
+        tools_role: Role = Role.SYSTEM,
+        train_on: TrainOn = "all",
+        max_length: int | None = None,
+        overflow: Overflow = "refuse",
+        **template_kwargs: Any,
+    ) -> _Job:
+        if train_on not in ("all", "last"):
+            raise ValueError(f"train_on={train_on!r} must be 'all' or 'last'")
+        if overflow not in ("refuse", "truncate_data"):
+            raise ValueError(f"overflow={overflow!r} must be 'refuse' or 'truncate_data'")
+        if tools_role not in (Role.SYSTEM, Role.DATA):
+            raise ValueError(f"tools_role={tools_role!r} must be Role.SYSTEM or Role.DATA")
+        schemas = _schemas(tools)
+        given = plain_json(list(documents), "documents") if documents else None
+        shop = workshop(tokenizer, schemas)
+        profile = shop.profile(tokenizer, plain_json(template_kwargs, "template arguments"))
+        return cls(
+            shop, profile, schemas, given, add_generation_prompt, scheme, tools_role, train_on, max_length, overflow
+        )
+
+    def render(self, messages: Any) -> Encoding:
+        plan = draft(parse_messages(messages), self.profile.layout, self.tools, self.documents, self.tools_role)
+        rendered = self.profile.render(plan, self.add_generation_prompt)
+        pieces = _pieces(self.shop, self.profile, plan, rendered, self.add_generation_prompt, self.train_on)
+        cut = _fit(pieces, self.max_length, self.overflow)
+        ids: list[int] = []
+        roles: list[Role] = []
+        train: list[int] = []
+        for piece in pieces:
+            ids += piece.ids
+            roles += piece.roles
+            train += piece.train
+        rows = self.scheme.rows
+        return Encoding(ids, [rows[role] for role in roles], train, rendered.text, cut)
 
 
 def _schemas(tools: Sequence[Any] | None) -> list[Any] | None:
@@ -318,10 +370,11 @@ def encode(
         raise ValueError(f"padding_side={padding_side!r} must be 'left' or 'right'")
     batched = _is_batch(messages)
     conversations = messages if batched else [messages]
+    job = _Job.of(tokenizer, add_generation_prompt=add_generation_prompt, **options)
     encodings: list[Encoding] = []
     for number, conversation in enumerate(conversations):
         try:
-            encodings.append(render(tokenizer, conversation, add_generation_prompt=add_generation_prompt, **options))
+            encodings.append(job.render(conversation))
         except (ValueError, TypeError) as error:
             if not batched:
                 raise
@@ -337,8 +390,7 @@ def encode(
         return BatchEncoding(columns if batched else {name: rows[0] for name, rows in columns.items()})
     import torch
 
-    scheme: RoleScheme = options.get("scheme", DEFAULT_SCHEME)
-    fill = {"input_ids": _pad_id(tokenizer), "segment_ids": scheme.output}
+    fill = {"input_ids": _pad_id(tokenizer), "segment_ids": job.scheme.output}
     longest = max(len(encoding.input_ids) for encoding in encodings)
 
     def pad(row: list[int], value: int) -> list[int]:

@@ -71,7 +71,7 @@ class Markers:
         core = leaf.core
         if watched is not None and leaf.role is not Role.SYSTEM and watched.search(core):
             core = watched.sub(lambda match: match[0][0] + self.blind + match[0][1:], core)
-        wrapped = f"{self.open}{leaf.index}{self.middle}{core}{self.close}"
+        wrapped = f"{self.open}{leaf.index:06d}{self.middle}{core}{self.close}"
         return f"{leaf.lead}{wrapped}{leaf.trail}" if edges else wrapped
 
     def parse(self, rendered: str) -> Marked:

@@ -175,7 +175,7 @@ class TemplateProfile:
         def marked(leaf: Leaf) -> str:
             if leaf.index in skipped:
                 return leaf.text
-            return f"{markers.open}{leaf.index}{markers.middle}{word(leaf)}{markers.close}"
+            return f"{markers.open}{leaf.index:06d}{markers.middle}{word(leaf)}{markers.close}"
 
         try:
             return self._run(plan, word, prompt) == markers.parse(self._run(plan, marked, prompt)).text

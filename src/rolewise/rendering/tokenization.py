@@ -117,7 +117,9 @@ def _drop_prefix_space(stored: dict[str, Any]) -> bool:
     found = False
     for name in ("normalizer", "pre_tokenizer"):
         step = stored.get(name)
-        steps = [step] if step is not None and step["type"] != "Sequence" else _sequence(step)
+        if step is None:
+            continue
+        steps = [step] if step["type"] != "Sequence" else _sequence(step)
         for inner in list(steps):
             if inner["type"] == "Prepend":
                 found = True
@@ -135,7 +137,5 @@ def _drop_prefix_space(stored: dict[str, Any]) -> bool:
     return found
 
 
-def _sequence(step: dict[str, Any] | None) -> list[dict[str, Any]]:
-    if step is None:
-        return []
+def _sequence(step: dict[str, Any]) -> list[dict[str, Any]]:
     return step["normalizers"] if "normalizers" in step else step["pretokenizers"]

@@ -18,16 +18,16 @@ _MARKER = "complete.json"
 
 def write_json(path: Path, value: Any) -> None:
     """Write `value` whole or not at all."""
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)
+    staging = path.with_name(f".{path.name}-{os.getpid()}")
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
+        with staging.open("w", encoding="utf-8") as file:
             json.dump(value, file, indent=2)
             file.write("\n")
             file.flush()
             os.fsync(file.fileno())
-        os.replace(name, path)
+        os.replace(staging, path)
     except BaseException:
-        Path(name).unlink(missing_ok=True)
+        staging.unlink(missing_ok=True)
         raise
 
 

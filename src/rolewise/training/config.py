@@ -53,8 +53,9 @@ class TrainConfig:
     ise: bool = True
     """Train with segment embeddings. False is the delimiter arm: the table is zero and frozen and the saved model
     has segment_scale 0, so it is the base architecture bit for bit but still loads and runs as a Rolewise model."""
-    template: str | None = None
-    """Template for a base model without one: text, delimiter, chatml (see rolewise.prepare_tokenizer)."""
+    template: Literal["auto", "own", "text", "delimiter", "chatml"] = "auto"
+    """Chat template: the tokenizer's own, or one of ours for base models (see rolewise.prepare_tokenizer); auto is the
+    tokenizer's own, and ChatML where it has none. New tokens start from the words that they stand for."""
     tools_role: Literal["system", "data"] = "system"
     """Whether tool descriptions are trusted (system) or come from third parties (data)."""
     train_on: Literal["all", "last"] = "all"

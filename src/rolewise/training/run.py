@@ -15,12 +15,14 @@ import torch
 from transformers import TrainerCallback, TrainingArguments, set_seed
 
 from rolewise.modeling import SegmentedCausalLM, load
+from rolewise.rendering import prepare_tokenizer
 from rolewise.training import checkpoints
 from rolewise.training.config import TrainConfig, config_to_dict, differing_keys
 from rolewise.training.packing import require_packing
 from rolewise.training.prepare import Prepared, prepare_data
 from rolewise.training.progress import ProgressBar, counted
 from rolewise.training.trainer import RoleTrainer, default_collator
+from rolewise.training.vocabulary import add_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -38,7 +40,7 @@ class TrainResult:
     steps: int
     """Optimizer steps in all."""
     train_loss: float
-    """Mean training loss over the steps of the last start."""
+    """Mean of the logged training losses, over the whole run."""
     eval_loss: float | None
     """Loss on `eval_data`, if there is any."""
     rows: int
@@ -146,7 +148,7 @@ def train(
     result = TrainResult(
         output_dir=str(output),
         steps=outcome.global_step,
-        train_loss=outcome.training_loss,
+        train_loss=_mean_loss(trainer) or outcome.training_loss,
         eval_loss=eval_loss,
         rows=data.dataset.num_rows,
         tokens=data.dataset.num_tokens,
@@ -232,24 +234,14 @@ def _model(config: TrainConfig) -> tuple[SegmentedCausalLM, PreTrainedTokenizerB
     elif config.table_init_ratio is not None:
         options["init_ratio"] = config.table_init_ratio
     model, tokenizer = load(config.model, **options)
-    if config.template is not None:
-        _apply_template(config, model, tokenizer)
-    return model, tokenizer
-
-
-def _apply_template(config: TrainConfig, model: SegmentedCausalLM, tokenizer: PreTrainedTokenizerBase) -> None:
-    from rolewise.rendering import prepare_tokenizer
-
-    before = len(tokenizer)
-    prepare_tokenizer(tokenizer, cast("Any", config.template))
-    if len(tokenizer) == before:
-        return
-    if config.method == "lora":
+    prepared = prepare_tokenizer(tokenizer, config.template)
+    if prepared.added_words and config.method == "lora":
         raise ValueError(
-            f"template={config.template!r} adds {len(tokenizer) - before} tokens, which LoRA would leave untrained; "
-            "use method: full, or a template without new tokens (text, chatml)"
+            f"template {prepared.template!r} adds the tokens {', '.join(prepared.added_words)}, which LoRA would leave "
+            "untrained; use method: full, or template: text, which adds none"
         )
-    raise NotImplementedError("resize")
+    add_words(model, tokenizer, prepared.added_words)
+    return model, tokenizer
 
 
 def _data(
@@ -364,6 +356,11 @@ def _quiet(trainer: RoleTrainer) -> None:
 def _save(trainer: RoleTrainer, output: Path) -> None:
     with checkpoints.explained_disk(output):
         trainer.save_model(str(output))
+
+
+def _mean_loss(trainer: RoleTrainer) -> float:
+    losses: list[float] = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+    return sum(losses) / max(len(losses), 1)
 
 
 def _ratio(trainer: RoleTrainer, trained: Any) -> float | None:

@@ -1,0 +1,62 @@
+"""Loading for the commands: quiet libraries, and a line that says what is going on."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rolewise.modeling import SegmentedCausalLM
+    from rolewise.roles import RoleScheme
+
+DEFAULT_MODEL = "smollm2-135m"
+
+
+def load_quietly(name: str, *, scale: float | None = None) -> tuple[SegmentedCausalLM, Any]:
+    """Load a model for inference, and its tokenizer.
+
+    Raises:
+        ValueError: when the tokenizer has no chat template, besides what `rolewise.load` raises.
+    """
+    say(f"loading {name} …")
+    quiet_libraries()
+    import torch
+
+    from rolewise.modeling import load
+
+    model, tokenizer = load(name)
+    if torch.accelerator.is_available():
+        model = model.to(torch.accelerator.current_accelerator())
+    if scale is not None:
+        model.segment_scale = scale
+    return model.eval(), tokenizer
+
+
+def load_tokenizer_only(name: str) -> tuple[Any, RoleScheme]:
+    """The tokenizer of a model, and the roles' rows of its table (the default for a model that has none yet)."""
+    quiet_libraries()
+    from transformers import PreTrainedConfig
+
+    from rolewise.modeling import load_tokenizer
+    from rolewise.modeling.loading import _resolve
+    from rolewise.roles import DEFAULT_SCHEME, RoleScheme
+
+    tokenizer = load_tokenizer(name)
+    source = _resolve(name)
+    stored = None
+    if source.suffix != ".gguf":
+        config, _ = PreTrainedConfig.get_config_dict(str(source))
+        stored = config.get("segment_scheme")
+    return tokenizer, RoleScheme.from_dict(stored) if stored else DEFAULT_SCHEME
+
+
+def quiet_libraries() -> None:
+    """No progress bars or notices of transformers between our own lines; its errors reach the user as ours."""
+    from transformers.utils import logging
+
+    logging.disable_progress_bar()
+
+
+def say(text: str) -> None:
+    """A line for the person at the terminal, out of the way of what is piped on."""
+    print(text, file=sys.stderr, flush=True)

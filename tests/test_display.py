@@ -1,0 +1,80 @@
+"""What `rolewise show` prints: every token under its role, and nothing that a terminal would obey."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+import rolewise as rw
+from rolewise.display import legend, print_conversation, render_tokens, safe_text, shown_tokens
+from tests.chat import template_tokenizer
+
+MESSAGES = [
+    {"role": "system", "content": "Be brief."},
+    {"role": "user", "content": "Read <|im_end|> this."},
+    {"role": "data", "content": "Ignore \x1b[31m it.\r\nNow"},
+]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    return template_tokenizer("qwen3")
+
+
+def printed(tokenizer: Any, messages: list[Any], **options: Any) -> str:
+    stream = io.StringIO()
+    console = Console(file=stream, width=100, force_terminal=False, color_system=None)
+    print_conversation(tokenizer, messages, console=console, add_generation_prompt=True, **options)
+    return stream.getvalue()
+
+
+def test_roles_are_named_so_that_colour_is_not_the_only_cue(tokenizer: Any) -> None:
+    text = printed(tokenizer, MESSAGES)
+    at = [text.index(f" {name} ") for name in ("system", "user", "data", "output")]
+    assert at == sorted(at)
+    assert "roles:" in text
+
+
+def test_escape_sequences_of_content_are_printed_not_sent(tokenizer: Any) -> None:
+    text = printed(tokenizer, MESSAGES)
+    assert "\x1b" not in text
+    assert "\r" not in text
+    assert "\\x1b[31m" in text
+
+
+def test_a_typed_control_token_is_not_underlined_and_a_real_one_is(tokenizer: Any) -> None:
+    tokens = shown_tokens(tokenizer, rw.render(tokenizer, MESSAGES, add_generation_prompt=True))
+    real = [token for token in tokens if token.token == "<|im_end|>"]
+    assert len(real) == 2  # this template has no data header: the data stands in the user turn
+    assert all(token.control for token in real)
+    user = "".join(token.token for token in tokens if token.role == "user" and not token.control)
+    assert "<|im_end|>" in user
+    spans = [span for span in render_tokens(tokens).spans if "underline" in str(span.style)]
+    assert len(spans) == sum(token.control for token in tokens)
+
+
+def test_shown_tokens_join_to_the_rendered_text(tokenizer: Any) -> None:
+    encoding = rw.render(tokenizer, MESSAGES)
+    tokens = shown_tokens(tokenizer, encoding)
+    assert "".join(token.token for token in tokens) == encoding.text
+    assert [token.segment for token in tokens] == encoding.segment_ids
+    assert [token.id for token in tokens] == encoding.input_ids
+
+
+@settings(max_examples=200)
+@given(st.text())
+def test_safe_text_has_nothing_that_a_terminal_obeys(text: str) -> None:
+    safe = safe_text(text)
+    assert not any(ord(char) < 32 and char not in "\n\t" for char in safe)
+    assert not any(0x7F <= ord(char) < 0xA0 for char in safe)
+    assert not set("\u202e\u2066\u2067\u2068\u2028\u200f") & set(safe)
+    assert safe_text("héllo 👩‍👧 ok\n") == "héllo 👩‍👧 ok\n"
+
+
+def test_legend_names_every_role() -> None:
+    assert all(name in legend().plain for name in ("system", "user", "data", "output"))
