@@ -225,7 +225,9 @@ def test_make_targets_exist(page: Path) -> None:
 
 
 def documented() -> set[str]:
-    return {name for page in (DOCS / "reference").glob("*.md") for name in anchors(page) if name.startswith("rolewise.")}
+    return {
+        name for page in (DOCS / "reference").glob("*.md") for name in anchors(page) if name.startswith("rolewise.")
+    }
 
 
 def test_the_reference_names_what_exists() -> None:

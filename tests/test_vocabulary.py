@@ -56,6 +56,9 @@ def test_load_gives_a_base_model_a_template_and_saves_it_along(tmp_path: Path) -
     messages = [{"role": "user", "content": "a"}, {"role": "data", "content": "b"}]
     batch = rw.encode(loaded, messages, add_generation_prompt=True, return_tensors="pt")
     assert "<|im_start|>data" in loaded.decode(batch["input_ids"][0])
+    new = loaded.convert_tokens_to_ids("<|im_end|>")
+    with torch.no_grad():  # training moves the new tokens away from their words; loading must not put them back
+        model.get_input_embeddings().weight[new] += 1.0
     model.save_pretrained(tmp_path / "prepared")
     again, same = rw.load(tmp_path / "prepared")
     assert rw.data_layout(same) == "header"

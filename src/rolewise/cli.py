@@ -101,7 +101,8 @@ def _help() -> str:
             "",
             "start here:",
             "  rolewise quickstart",
-            '  echo \'[{"role": "user", "content": "Translate."}, {"role": "data", "content": "Hola"}]\' | rolewise show -',
+            '  echo \'[{"role": "user", "content": "Translate."}, {"role": "data", "content": "Hola"}]\' > chat.json',
+            "  rolewise show chat.json",
             "  rolewise COMMAND --help",
         ]
     )

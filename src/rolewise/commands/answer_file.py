@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast
+from typing import Any, Self
 
 from rolewise.data.jsonl import write_jsonl
 
@@ -43,7 +43,7 @@ class AnswerFile:
         return output.with_name(output.name + ".partial")
 
     def __enter__(self) -> Self:
-        self._file = cast("io.BufferedRandom", open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b"))
+        self._file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
             _lock(self._file, self.path)
             kept = self._read(self._file.read())
@@ -79,7 +79,7 @@ class AnswerFile:
 
     def _read(self, content: bytes) -> bytes:
         kept: list[bytes] = []
-        *lines, _cut_short = content.split(b"\n")
+        *lines, cut_short = content.split(b"\n")
         for line in lines:
             try:
                 entry = json.loads(line)
@@ -91,7 +91,7 @@ class AnswerFile:
                 kept.append(line + b"\n")
             else:
                 self.foreign += 1
-        if _cut_short and not kept and not self.foreign and not _cut_short.startswith(b'{"row":'[: len(_cut_short)]):
+        if not cut_short.startswith(b'{"row": '[: len(cut_short)]):
             raise ValueError(f"{self.path} is in the way: it holds something else; move or delete it")
         return b"".join(kept)
 

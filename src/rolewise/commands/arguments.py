@@ -23,6 +23,4 @@ def parse(
         default: values to start from.
     """
     options: dict[str, Any] = {} if default is None else {"default": default}
-    return tyro.cli(
-        config, prog=f"rolewise {command}", description=teach, args=list(arguments), **options
-    )
+    return tyro.cli(config, prog=f"rolewise {command}", description=teach, args=list(arguments), **options)

@@ -85,7 +85,10 @@ def main(arguments: Sequence[str]) -> int:
 def _read_line(prompt: str | None) -> str | None:
     """The next line without its line feed; None at the end."""
     if prompt is None:
-        line = sys.stdin.readline()
+        try:
+            line = sys.stdin.readline()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"standard input is not UTF-8 text ({error.reason})") from error
         return line.rstrip("\r\n") if line else None
     try:
         return input(prompt)

@@ -80,6 +80,8 @@ class ChatSession:
         """Do what a line says. Errors that the user can mend are written, not raised."""
         try:
             self._take(line)
+        except KeyboardInterrupt:  # the answer's own Ctrl-C is handled where it is written
+            self._note("stopped")
         except (ValueError, TypeError, OSError, NotImplementedError) as error:
             if isinstance(error, BrokenPipeError):
                 raise
@@ -104,8 +106,8 @@ class ChatSession:
         name, _, rest = line.partition(" ")
         if name not in self._commands:
             near = difflib.get_close_matches(name, self._commands, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else "/help lists them;"
-            raise ValueError(f"no command {name}; {hint} to say a line that begins with a slash, type //")
+            hint = f"did you mean {near[0]}?" if near else "/help lists them."
+            raise ValueError(f"no command {name}; {hint} To say a line that begins with a slash, begin it with //")
         self._commands[name](rest.strip())
 
     # --- answering ---------------------------------------------------------------------------------------------
@@ -116,7 +118,10 @@ class ChatSession:
         self._last_prompt = encoding
         self._attached = []
         answer = self._answer(encoding)
-        self.messages += [*turn, {"role": "assistant", "content": answer}]
+        if answer:
+            self.messages += [*turn, {"role": "assistant", "content": answer}]
+        else:
+            self._note("no answer; your line is not kept")
 
     def _render(self, messages: list[dict[str, str]]) -> Encoding:
         system = [] if self.system is None else [{"role": "system", "content": self.system}]
@@ -173,11 +178,11 @@ class ChatSession:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise ValueError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start})") from error
-        if not text.strip():
-            raise ValueError(f"{name} is empty")
         self._attach(text, name)
 
     def _attach(self, text: str, what: str) -> None:
+        if not text.strip():
+            raise ValueError(f"{what} is empty, so nothing was attached")
         self._attached.append(text)
         self._note(f"{what} ({len(text):,} characters) is data for your next line")
 

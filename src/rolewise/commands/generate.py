@@ -75,9 +75,9 @@ def main(arguments: Sequence[str]) -> int:
         raise IsADirectoryError(f"{config.output} is a directory; name a file in it")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(output.parent)!r} for {output.name}; make it first")
-    if config.input != "-" and output.exists() and Path(config.input).expanduser().exists():
-        if output.samefile(Path(config.input).expanduser()):
-            raise ValueError(f"{config.output} is the input; name another file with -o")
+    source = Path(config.input).expanduser()
+    if config.input != "-" and output.exists() and source.exists() and output.samefile(source):
+        raise ValueError(f"{config.output} is the input; name another file with -o")
     tokenizer, scheme = load_tokenizer_only(config.model)
     rows, bad = _checked(config, tokenizer, scheme)
     settings = _settings(config)
@@ -164,9 +164,7 @@ def _answer(
 
     order = sorted(range(len(rows)), key=lambda index: -rows[index][1])
     batches = [order[at : at + config.batch_size] for at in range(0, len(order), config.batch_size)]
-    with tqdm(
-        total=len(rows), initial=len(answers.known), desc="generating", unit="answer", dynamic_ncols=True
-    ) as bar:
+    with tqdm(total=len(rows), initial=len(answers.known), desc="generating", unit="answer", dynamic_ncols=True) as bar:
         for number, batch in enumerate(batches):
             if all(index in answers.known for index in batch):
                 continue

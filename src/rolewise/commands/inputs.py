@@ -104,7 +104,7 @@ def _values(name: str, text: str) -> Iterator[tuple[str, Any]]:
 def _conversation(place: str, value: Any, alpaca: bool) -> Conversation:
     row = {"messages": value} if isinstance(value, list) else value
     if not isinstance(row, dict):
-        raise TypeError(f"a conversation is a list of messages or an object with \"messages\", not {_kind(row)}")
+        raise TypeError(f'a conversation is a list of messages or an object with "messages", not {_kind(row)}')
     fields = cast("dict[str, Any]", row)
     if alpaca and "messages" not in fields and "instruction" in fields:
         from rolewise.training.rows import parse_row

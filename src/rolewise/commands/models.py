@@ -25,8 +25,8 @@ def load_quietly(name: str, *, scale: float | None = None) -> tuple[SegmentedCau
     from rolewise.modeling import load
 
     model, tokenizer = load(name)
-    if torch.accelerator.is_available():
-        model = model.to(torch.accelerator.current_accelerator())
+    device: Any = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
+    model.to(device)
     if scale is not None:
         model.segment_scale = scale
     return model.eval(), tokenizer

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from rolewise.commands.arguments import parse
 
-TEACH = """See what roles do, on real weights: fine-tune SmolLM2-135M twice on the same generated rows, with a data header
-alone and with segment embeddings as well, attack both and the base model, and print one table.
+TEACH = """See what roles do, on real weights: fine-tune SmolLM2-135M twice on the same generated rows, with a data
+header alone and with segment embeddings as well, attack both and the base model, and print one table.
 
 About 10 minutes on two CPU cores; no hub, no GPU. A killed run goes on where it was when started again, and a finished
 one shows its report. The report says where the models are and how to chat with them.

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 TEACH = """Print conversations as the model gets them: tokens, coloured and labelled by role.
 
 FILE is a JSON list of messages, {"messages": [...], "tools": [...]}, an array of these, or JSONL. The roles are
-system (or developer), user, data (or tool) and assistant. Control tokens are underlined: a real <|im_end|> is, one
-that somebody typed is not.
+system (or developer), user, data (or tool) and assistant. Control tokens are underlined (in a pipe they
+stand in ⟦ ⟧): a real <|im_end|> is, one that somebody typed is not.
 
 examples:
   rolewise show chat.json
@@ -115,15 +115,12 @@ def _pretty(
     from rich.console import Console
     from rich.text import Text
 
-    from rolewise.display import legend, render_tokens, safe_text, shown_tokens
+    from rolewise.display import print_tokens, safe_text, shown_tokens
 
     console = Console(highlight=False)
-    # Into a string first, so that a pipe that closes is ours to handle; wrapped for people only.
-    wrap = not console.is_terminal
+    # Into a string first, so that a pipe that closes is ours to handle.
     with console.capture() as capture:
-        console.print(Text(safe_text(heading), style="dim"), soft_wrap=wrap)
+        console.print(Text(safe_text(heading), style="dim"), soft_wrap=True)
         tokens = shown_tokens(tokenizer, encoding, scheme)
-        console.print(render_tokens(tokens, boundaries=boundaries, scheme=scheme), soft_wrap=wrap)
-        if with_legend:
-            console.print(legend(scheme), soft_wrap=wrap)
+        print_tokens(tokens, console=console, scheme=scheme, boundaries=boundaries, with_legend=with_legend)
     return capture.get()

@@ -40,5 +40,5 @@ class TextStream:
             # A replacement character at the end may be the first bytes of a character that is still to come.
             text = text.rstrip("�")
         if len(text) > len(self.text) and text.startswith(self.text):
-            self._write(text[len(self.text) :])
-            self.text = text
+            new, self.text = text[len(self.text) :], text
+            self._write(new)

@@ -102,9 +102,13 @@ def load_tokenizer(name: str | os.PathLike[str]) -> PreTrainedTokenizerBase:
     source = _resolve(name)
     if source.suffix == ".gguf":
         return AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-    model_type = _model_type(str(source))
-    if model_type.startswith(MODEL_TYPE_PREFIX):
-        register(model_type)
+    if (source / "adapter_config.json").exists():
+        if not (source / "tokenizer_config.json").exists():
+            return load_tokenizer(_adapter_base(source))
+    else:
+        model_type = _model_type(str(source))
+        if model_type.startswith(MODEL_TYPE_PREFIX):
+            register(model_type)
     try:
         return AutoTokenizer.from_pretrained(str(source))
     except (OSError, ValueError) as error:
@@ -178,9 +182,12 @@ def _read_adapter(path: Path, *, dtype: torch.dtype | str, **options: Any) -> Pr
         from peft import PeftModel
     except ImportError as error:
         raise ImportError(f"{str(path)!r} is a PEFT adapter; pip install 'rolewise[peft]' to load it") from error
-    base = json.loads((path / "adapter_config.json").read_text())["base_model_name_or_path"]
-    model = load_model(base, dtype=dtype, **options)
+    model = load_model(_adapter_base(path), dtype=dtype, **options)
     return PeftModel.from_pretrained(model, path).merge_and_unload()  # pyright: ignore[reportCallIssue, reportReturnType]
+
+
+def _adapter_base(path: Path) -> str:
+    return json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
 
 
 def _read_gguf(path: Path, dtype: torch.dtype | str = torch.float32) -> PreTrainedModel:

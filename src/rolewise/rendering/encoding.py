@@ -14,9 +14,9 @@ from rolewise.rendering.frames import Side
 from rolewise.rendering.markers import DOCUMENTS, TOOLS
 from rolewise.rendering.profile import Rendered, TemplateProfile
 from rolewise.rendering.tokenization import PieceEncoder, TemplateText
+from rolewise.rendering.truncation import Overflow, Piece, fit
 from rolewise.roles import DEFAULT_SCHEME, Role, RoleScheme
 
-Overflow = Literal["refuse", "truncate_data"]
 TrainOn = Literal["all", "last"]
 
 
@@ -33,14 +33,6 @@ class Encoding:
     """The rendered text, before any truncation."""
     truncated_tokens: int = 0
     """How many tokens of data were cut to keep within `max_length`."""
-
-
-@dataclass
-class _Piece:
-    ids: list[int]
-    roles: list[Role]
-    train: list[int]
-    cuttable: bool = False
 
 
 _FrameTokens = tuple[list[int], list[Role], list[int], list[int]]
@@ -189,7 +181,7 @@ class _Job:
         plan = draft(parse_messages(messages), self.profile.layout, self.tools, self.documents, self.tools_role)
         rendered = self.profile.render(plan, self.add_generation_prompt)
         pieces = _pieces(self.shop, self.profile, plan, rendered, self.add_generation_prompt, self.train_on)
-        cut = _fit(pieces, self.max_length, self.overflow)
+        cut = fit(pieces, self.max_length, self.overflow)
         ids: list[int] = []
         roles: list[Role] = []
         train: list[int] = []
@@ -211,10 +203,10 @@ def _schemas(tools: Sequence[Any] | None) -> list[Any] | None:
 
 def _pieces(
     shop: _Workshop, profile: TemplateProfile, plan: Draft, rendered: Rendered, prompt: bool, train_on: TrainOn
-) -> list[_Piece]:
+) -> list[Piece]:
     assistants = [number for number, turn in enumerate(plan.turns) if turn.role is Role.OUTPUT]
     trained = set(assistants if train_on == "all" else assistants[-1:])
-    pieces: list[_Piece] = []
+    pieces: list[Piece] = []
     before: Side | None = None
     count = len(rendered.indices)
     owners = _owners(profile, plan, rendered)
@@ -228,12 +220,12 @@ def _pieces(
                 train = with_before
             if after is not None and after.owner in trained:
                 train = [a | b for a, b in zip(train, with_after, strict=True)]
-            pieces.append(_Piece(ids, roles, train))
+            pieces.append(Piece(ids, roles, train))
         if leaf is not None:
             ids = shop.encoder.content(rendered.texts[position], leaf.label)
             flag = int(owners[position] in trained)
             role = leaf.role if owners[position] == leaf.owner else plan.turns[owners[position]].role
-            pieces.append(_Piece(ids, [role] * len(ids), [flag] * len(ids), leaf.role is Role.DATA))
+            pieces.append(Piece(ids, [role] * len(ids), [flag] * len(ids), leaf.role is Role.DATA))
         before = after
     return pieces
 
@@ -299,40 +291,6 @@ def _frame_tokens(
         shop.frames.clear()
     shop.frames[key] = ids, roles, with_before, with_after
     return shop.frames[key]
-
-
-def _fit(pieces: list[_Piece], max_length: int | None, overflow: Overflow) -> int:
-    """Cut data until the pieces fit; how many tokens were cut."""
-    total = sum(len(piece.ids) for piece in pieces)
-    if max_length is None or total <= max_length:
-        return 0
-    data = [piece for piece in pieces if piece.cuttable and piece.ids]
-    available = sum(len(piece.ids) for piece in data)
-    excess = total - max_length
-    if overflow == "refuse" or available < excess:
-        hint = (
-            "shorten it, or cut its data with overflow='truncate_data'"
-            if overflow == "refuse"
-            else f"only {available} of them are data, which alone may be cut; shorten the rest"
-        )
-        raise ValueError(f"the conversation has {total} tokens, more than max_length={max_length}; {hint}")
-    lengths = [len(piece.ids) for piece in data]
-    # Lower the longest ones to a common level: everything above it goes.
-    low, high = 0, max(lengths)
-    while low < high:
-        level = (low + high + 1) // 2
-        if sum(max(length - level, 0) for length in lengths) >= excess:
-            low = level
-        else:
-            high = level - 1
-    spare = sum(max(length - low, 0) for length in lengths) - excess
-    for piece, length in zip(data, lengths, strict=True):
-        keep = length
-        if length > low:
-            given = min(spare, length - low)
-            keep, spare = low + given, spare - given
-        piece.ids, piece.roles, piece.train = piece.ids[:keep], piece.roles[:keep], piece.train[:keep]
-    return excess
 
 
 def encode(

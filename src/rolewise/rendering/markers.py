@@ -189,8 +189,8 @@ def locate(marked: Marked, bare: Marked, leaves: Sequence[Leaf]) -> tuple[list[s
 def _edges(found: str, own: str, trail: str, lead: str) -> tuple[str, str]:
     """What of `found` = (part of `trail`) + `own` + (part of `lead`) belongs to the leaves."""
     missing = len(found) - len(own)
-    rights = (lead, json.dumps(lead)[1:-1], "")
-    for left in (trail, json.dumps(trail)[1:-1], ""):
+    rights = (lead, json.dumps(lead, ensure_ascii=False)[1:-1], "")
+    for left in (trail, json.dumps(trail, ensure_ascii=False)[1:-1], ""):
         for right in rights:
             if len(left) + len(right) == missing and found == left + own + right:
                 return left, right

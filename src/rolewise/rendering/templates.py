@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from tokenizers import AddedToken
@@ -24,7 +24,7 @@ class PreparedTokenizer:
     data_layout: str
     """"header" when a data message has a frame of its own, "inline" when it goes into the user turn."""
     added_words: dict[str, str] = field(default_factory=dict[str, str])
-    """Each token that was added, with the words from whose embeddings its own should start."""
+    """Each token that this call added, with the words from whose embeddings its own should start."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,9 @@ def prepare_tokenizer(tokenizer: Any, template: TemplateName = "auto") -> Prepar
     if template == "own" and not has_own:
         raise ValueError("template='own', but the tokenizer has no chat template; use 'chatml', 'delimiter' or 'text'")
     if has_own and (template in ("auto", "own") or stored.get("template") == template):
-        return _remember(tokenizer, stored.get("template", "own"), stored.get("added_words", {}))
+        # The tokens of an earlier call may be trained by now: nobody shall start them from their words again.
+        kept = _remember(tokenizer, stored.get("template", "own"), stored.get("added_words", {}))
+        return replace(kept, added_words={})
     name = "chatml" if template == "auto" else template
     chosen = _TEMPLATES[name]
     if chosen.end_of_turn is None and tokenizer.eos_token is None:

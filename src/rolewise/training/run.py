@@ -14,15 +14,13 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from transformers import TrainerCallback, TrainingArguments, set_seed
 
-from rolewise.modeling import SegmentedCausalLM, load
-from rolewise.rendering import prepare_tokenizer
+from rolewise.modeling import SegmentedCausalLM, apply_template, load_model, load_tokenizer
 from rolewise.training import checkpoints
 from rolewise.training.config import TrainConfig, config_to_dict, differing_keys
 from rolewise.training.packing import require_packing
 from rolewise.training.prepare import Prepared, prepare_data
 from rolewise.training.progress import ProgressBar, counted
 from rolewise.training.trainer import RoleTrainer, default_collator
-from rolewise.training.vocabulary import add_words
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -233,14 +231,13 @@ def _model(config: TrainConfig) -> tuple[SegmentedCausalLM, PreTrainedTokenizerB
         options["init_std"] = config.table_init_std
     elif config.table_init_ratio is not None:
         options["init_ratio"] = config.table_init_ratio
-    model, tokenizer = load(config.model, **options)
-    prepared = prepare_tokenizer(tokenizer, config.template)
+    model, tokenizer = load_model(config.model, **options), load_tokenizer(config.model)
+    prepared = apply_template(model, tokenizer, config.template)
     if prepared.added_words and config.method == "lora":
         raise ValueError(
             f"template {prepared.template!r} adds the tokens {', '.join(prepared.added_words)}, which LoRA would leave "
             "untrained; use method: full, or template: text, which adds none"
         )
-    add_words(model, tokenizer, prepared.added_words)
     return model, tokenizer
 
 
