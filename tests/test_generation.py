@@ -67,9 +67,7 @@ def test_sampling_repeats_with_a_seed_and_leaves_the_callers_random_stream_alone
 ) -> None:
     def sample(seed: int) -> dict[int, str]:
         return dict(
-            generate_batch(
-                model, tokenizer, CONVERSATIONS, max_new_tokens=8, batch_size=2, temperature=1.0, seed=seed
-            )
+            generate_batch(model, tokenizer, CONVERSATIONS, max_new_tokens=8, batch_size=2, temperature=1.0, seed=seed)
         )
 
     torch.manual_seed(0)
@@ -86,5 +84,5 @@ def test_every_conversation_is_checked_before_the_first_answer(model: SegmentedC
         generate_batch(model, tokenizer, [CONVERSATIONS[0], [{"role": "owner", "content": "x"}]])
     with pytest.raises(ValueError, match="temperature=-1"):
         generate_batch(model, tokenizer, CONVERSATIONS, temperature=-1)
-    with pytest.raises(ValueError, match="conversation 1: .*36 tokens"):
+    with pytest.raises(ValueError, match=r"conversation 1: .*36 tokens"):
         generate_batch(model, tokenizer, CONVERSATIONS, max_length=30)

@@ -172,7 +172,7 @@ def test_own_templates_survive_saving(template: Any, tmp_path: Path) -> None:
     again = AutoTokenizer.from_pretrained(tmp_path)
     assert again.init_kwargs["rolewise"] == tokenizer.init_kwargs["rolewise"]
     assert render(again, CHAT) == encoding
-    assert prepare_tokenizer(again, template).added_words == prepared.added_words
+    assert prepare_tokenizer(again, template).added_words == {}  # they are there, and may be trained by now
 
 
 def test_delimiter_tokens_cannot_be_typed() -> None:

@@ -62,6 +62,8 @@ def test_load_gives_a_base_model_a_template_and_saves_it_along(tmp_path: Path) -
     model.save_pretrained(tmp_path / "prepared")
     again, same = rw.load(tmp_path / "prepared")
     assert rw.data_layout(same) == "header"
+    stops = again.generation_config.eos_token_id
+    assert new in (stops if isinstance(stops, list) else [stops])
     second = rw.encode(same, messages, add_generation_prompt=True, return_tensors="pt")
     assert torch.equal(batch["input_ids"], second["input_ids"])
     with torch.no_grad():

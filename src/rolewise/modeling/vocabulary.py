@@ -26,6 +26,8 @@ def apply_template(model: SegmentedCausalLM, tokenizer: Any, template: str = "au
         ValueError: when the template is unknown, or does not fit the tokenizer.
     """
     prepared = prepare_tokenizer(tokenizer, template)  # pyright: ignore[reportArgumentType] (checked there)
+    if prepared.template != "own":
+        _stop_at(model, tokenizer.eos_token_id)
     if len(tokenizer) > _rows(model.get_input_embeddings()):
         model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
     elif not prepared.added_words:
@@ -41,6 +43,15 @@ def apply_template(model: SegmentedCausalLM, tokenizer: Any, template: str = "au
         if not tied:
             _start_from(head, new, old)
     return prepared
+
+
+def _stop_at(model: SegmentedCausalLM, token: int) -> None:
+    """Let `generate` end an answer where the template does, too."""
+    settings: Any = model.generation_config
+    known = settings.eos_token_id
+    stops = known if isinstance(known, list) else [] if known is None else [known]
+    if token not in stops:
+        settings.eos_token_id = [*stops, token] if stops else token
 
 
 @torch.no_grad()

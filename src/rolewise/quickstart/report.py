@@ -89,7 +89,10 @@ def _table(found: Mapping[str, Summary]) -> Table:
             style="bold" if label == "separation" else "",
             end_section=label in ("utility", "robust: worst"),
         )
-    table.caption = "ceiling: the payload in the user turn is followed; separation: ceiling minus attacks followed;\ndifference: delimiter+ISE minus delimiter, paired"
+    table.caption = (
+        "ceiling: the payload in the user turn is followed; separation: ceiling minus attacks followed;\n"
+        "difference: delimiter+ISE minus delimiter, paired"
+    )
     return table
 
 
