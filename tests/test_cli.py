@@ -154,11 +154,13 @@ def test_show_json_gives_each_token_its_role(model: str, tmp_path: Path, capsys:
 def test_show_reads_jsonl_arrays_alpaca_and_standard_input(
     model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain = [row["messages"] for row in ROWS[:2]]
+    separator = {"role": "user", "content": "copy \u2028 green"}  # no line feed, so no end of a row
+    plain = [ROWS[0]["messages"], [separator]]
     alpaca = {"instruction": "copy", "input": "red", "output": "red"}
     lines = write_rows(tmp_path / "a.jsonl", [ROWS[0], plain[1], alpaca])  # type: ignore[list-item]
     array = tmp_path / "b.json"
     array.write_text(json.dumps([ROWS[0], plain[1], alpaca]))
+    lines.write_text(lines.read_text().replace("\\u2028", "\u2028"), encoding="utf-8")
     expected = show(capsys, str(lines), "--model", model)
     assert len(expected) == 3
     assert {token["role"] for token in expected[2]} == {"user", "data", "output"}
@@ -355,6 +357,8 @@ def test_generate_never_replaces_something_else(
     assert generate(model, prompts, prompts, "--overwrite") == 2
     assert "is the input" in capsys.readouterr().err
     assert output.read_bytes() == done
+    assert generate(model, prompts, Path("/dev/zero")) == 2
+    assert "not a regular file" in capsys.readouterr().err
     other = tmp_path / "new.jsonl.partial"
     other.write_text("somebody's notes")
     assert generate(model, prompts, tmp_path / "new.jsonl") == 2
@@ -379,6 +383,19 @@ def test_generate_names_bad_rows_or_skips_them(model: str, tmp_path: Path, capsy
     assert len(answers(output)) == 2
 
 
+def test_a_partial_file_stays_clean_over_many_kills(tmp_path: Path) -> None:
+    from rolewise.commands.answer_file import AnswerFile
+
+    path = AnswerFile.partial_path(tmp_path / "out.jsonl")
+    kept = '{"row": 0, "key": "k0", "answer": "a"}\n'
+    path.write_text('{"row": 1, "key": "old", "answer": "of other settings"}\n' * 3 + kept + '{"row": 1, "ke')
+    with AnswerFile(tmp_path / "out.jsonl", ["k0", "k1"]) as answers:
+        assert (answers.known, answers.foreign) == ({0: "a"}, 3)
+        assert path.read_text() == kept
+        answers.add(1, "b\u2028c")
+        assert path.read_text() == kept + '{"row": 1, "key": "k1", "answer": "b\\u2028c"}\n'  # on disk at once
+
+
 def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
     from rolewise.commands.answer_file import AnswerFile
 
@@ -395,8 +412,8 @@ def test_two_runs_do_not_write_one_file(tmp_path: Path) -> None:
 
 
 def test_generate_goes_on_after_a_sigkill(model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    source = write_rows(tmp_path / "in.jsonl", ROWS * 12)
-    options = ["--max-new-tokens", "40", "--batch-size", "1"]
+    source = write_rows(tmp_path / "in.jsonl", ROWS * 5)
+    options = ["--max-new-tokens", "30", "--batch-size", "1"]
     command = ["generate", model, str(source), "-o", str(tmp_path / "out.jsonl"), *options]
     partial = tmp_path / "out.jsonl.partial"
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -410,9 +427,9 @@ def test_generate_goes_on_after_a_sigkill(model: str, tmp_path: Path, capsys: py
             time.sleep(0.01)
         process.send_signal(signal.SIGKILL)
     before = partial.read_bytes().count(b"\n")
-    assert 2 <= before < len(ROWS) * 12
+    assert 2 <= before < len(ROWS) * 5
     assert not (tmp_path / "out.jsonl").exists()
     assert cli.main(command) == 0
-    assert f"resuming: {before} of 84" in capsys.readouterr().err
+    assert f"resuming: {before} of 35" in capsys.readouterr().err
     assert cli.main([*command[:3], "-o", str(tmp_path / "whole.jsonl"), *options]) == 0
     assert answers(tmp_path / "out.jsonl") == answers(tmp_path / "whole.jsonl")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from torch.distributed.fsdp import FSDPModule
 from transformers import TrainingArguments
 
@@ -64,6 +65,9 @@ def main(mode: str, output: Path) -> None:
     if arguments.process_index == 0:
         (output / "losses.json").write_text(json.dumps({"train": losses, "eval": evaluation}))
         rw.load_model(output / "model")  # a Rolewise model, table included
+    if dist.is_initialized():  # leave together: gloo aborts a process whose peer is gone
+        dist.barrier()
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

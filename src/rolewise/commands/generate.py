@@ -73,13 +73,14 @@ def main(arguments: Sequence[str]) -> int:
     output = Path(config.output).expanduser()
     if output.is_dir():
         raise IsADirectoryError(f"{config.output} is a directory; name a file in it")
+    if output.exists() and not output.is_file():  # a device would never end when read, nor be replaced
+        raise ValueError(f"{config.output} is not a regular file; name one, as the answers are moved into place")
     if not output.parent.is_dir():
         raise FileNotFoundError(f"no directory {str(output.parent)!r} for {output.name}; make it first")
     source = Path(config.input).expanduser()
     if config.input != "-" and output.exists() and source.exists() and output.samefile(source):
         raise ValueError(f"{config.output} is the input; name another file with -o")
-    tokenizer, scheme = load_tokenizer_only(config.model)
-    rows, bad = _checked(config, tokenizer, scheme)
+    rows, bad = _checked(config)
     settings = _settings(config)
     keys = [conversation_key(settings_key(settings), row.messages, row.tools) for row, _ in rows]
     if output.exists() and not config.overwrite:
@@ -104,11 +105,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _checked(config: GenerateConfig, tokenizer: Any, scheme: Any) -> tuple[list[tuple[Conversation, int]], int]:
+def _checked(config: GenerateConfig) -> tuple[list[tuple[Conversation, int]], int]:
     """The rows that can be answered with the length of their prompts, and how many were left out."""
     good: list[tuple[Conversation, int]] = []
     bad: list[str] = []
-    for row in read_conversations(config.input):
+    read = list(read_conversations(config.input))  # before anything is loaded: a wrong path shows at once
+    tokenizer, scheme = load_tokenizer_only(config.model)
+    for row in read:
         if isinstance(row, Conversation):
             try:
                 good.append((row, _prompt_length(row, tokenizer, scheme)))
