@@ -66,6 +66,15 @@ def test_shown_tokens_join_to_the_rendered_text(tokenizer: Any) -> None:
     assert [token.id for token in tokens] == encoding.input_ids
 
 
+def test_a_character_of_several_tokens_is_shown_whole(tokenizer: Any) -> None:
+    content = "é 😀 �!"
+    tokens = shown_tokens(tokenizer, rw.render(tokenizer, [{"role": "user", "content": content}]))
+    shown = "".join(token.token for token in tokens)
+    assert "😀" in shown
+    assert "é" in shown
+    assert "!" in shown
+
+
 @settings(max_examples=200)
 @given(st.text())
 def test_safe_text_has_nothing_that_a_terminal_obeys(text: str) -> None:

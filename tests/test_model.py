@@ -288,6 +288,8 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(FileNotFoundError, match="does not exist"):
         rw.load_model(tmp_path / "nowhere")
+    with pytest.raises(ValueError, match="is a file"):
+        rw.load_model(truncated / "model.safetensors")
     with pytest.raises(ValueError, match="already"):
         rw.load_model(tmp_path / "whole", init_std=0.1)
 

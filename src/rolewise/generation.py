@@ -33,7 +33,7 @@ def generate_batch(
     Args:
         model: a segmented model.
         tokenizer: its tokenizer.
-        conversations: lists of messages, or mappings with `messages` and perhaps `tools`.
+        conversations: lists of messages, or mappings with `messages` and perhaps `tools` and `documents`.
         max_new_tokens: the most tokens of an answer.
         batch_size: conversations that are answered together.
         temperature: 0 takes the likeliest token each time; above 0 samples.
@@ -68,14 +68,15 @@ def _prompt(
     max_length: int | None,
     template_kwargs: dict[str, Any],
 ) -> Encoding:
-    messages, tools = conversation, None
+    messages, tools, documents = conversation, None, None
     if isinstance(conversation, Mapping):
-        messages, tools = conversation.get("messages"), conversation.get("tools")
+        messages, tools, documents = (conversation.get(key) for key in ("messages", "tools", "documents"))
     try:
         return render(
             tokenizer,
             messages,  # pyright: ignore[reportArgumentType] (render says what is wrong with it)
             tools=tools,
+            documents=documents,
             add_generation_prompt=True,
             scheme=model.role_scheme,
             max_length=max_length,

@@ -101,9 +101,11 @@ def settings_key(settings: Mapping[str, Any]) -> str:
     return _hash(settings)
 
 
-def conversation_key(settings: str, messages: Sequence[Any], tools: Sequence[Any] | None) -> str:
+def conversation_key(
+    settings: str, messages: Sequence[Any], tools: Sequence[Any] | None, documents: Sequence[Any] | None = None
+) -> str:
     """A short hash of what decides one answer."""
-    return _hash([settings, messages, tools])
+    return _hash([settings, messages, tools, documents])
 
 
 def finished_as(output: Path, keys: Sequence[str]) -> bool:

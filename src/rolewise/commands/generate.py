@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ValueError(f"{config.output} is the input; name another file with -o")
     rows, bad = _checked(config)
     settings = _settings(config)
-    keys = [conversation_key(settings_key(settings), row.messages, row.tools) for row, _ in rows]
+    keys = [conversation_key(settings_key(settings), row.messages, row.tools, row.documents) for row, _ in rows]
     if output.exists() and not config.overwrite:
         if not finished_as(output, keys):
             raise FileExistsError(
@@ -133,9 +133,9 @@ def _prompt_length(row: Conversation, tokenizer: Any, scheme: Any) -> int:
 
     if row.messages[-1]["role"] == "assistant":
         raise ValueError("the last message is the assistant's already; leave it out to have it generated")
-    if row.documents:
-        raise ValueError('"documents" are not supported here; give them as data messages')
-    encoding = render(tokenizer, row.messages, tools=row.tools, scheme=scheme, add_generation_prompt=True)
+    encoding = render(
+        tokenizer, row.messages, tools=row.tools, documents=row.documents, scheme=scheme, add_generation_prompt=True
+    )
     return len(encoding.input_ids)
 
 
@@ -172,7 +172,10 @@ def _answer(
             if all(index in answers.known for index in batch):
                 continue
             # The whole batch again, even if a kill left some of it: a sample depends on the batch that it was in.
-            conversations = [{"messages": rows[index][0].messages, "tools": rows[index][0].tools} for index in batch]
+            asked = [rows[index][0] for index in batch]
+            conversations = [
+                {"messages": row.messages, "tools": row.tools, "documents": row.documents} for row in asked
+            ]
             texts = generate_batch(
                 model,
                 tokenizer,
@@ -194,4 +197,6 @@ def _row(row: Conversation, answer: str, settings: dict[str, Any], key: str) -> 
     result: dict[str, Any] = {"messages": [*row.messages, {"role": "assistant", "content": answer}]}
     if row.tools:
         result["tools"] = row.tools
+    if row.documents:
+        result["documents"] = row.documents
     return {**result, "meta": {**meta, "rolewise": {**settings, "key": key}}}

@@ -15,6 +15,7 @@ from transformers.models.auto.modeling_auto import (
 )
 
 from rolewise.modeling.mixin import SegmentedCausalLM
+from rolewise.modeling.segments import forward_with_segments
 from rolewise.roles import DEFAULT_SCHEME
 
 MODEL_TYPE_PREFIX = "rolewise_"
@@ -69,13 +70,11 @@ def _build(base: type[PreTrainedModel], config_class: type[PreTrainedConfig]) ->
 
 
 def _forward(base: type[PreTrainedModel]) -> Any:
-    """The base's forward, which hands `segment_ids` on to the backbone among the keyword arguments."""
+    """The base's forward, which leaves `segment_ids` for its backbone."""
     base_forward = base.forward
 
     def forward(self: Any, *args: Any, segment_ids: Any = None, **kwargs: Any) -> Any:
-        if segment_ids is not None:
-            kwargs["segment_ids"] = segment_ids
-        return base_forward(self, *args, **kwargs)
+        return forward_with_segments(base_forward, self, segment_ids, args, kwargs)
 
     return _with_signature_of(base_forward, forward)
 

@@ -134,6 +134,10 @@ def _resolve(name: str | os.PathLike[str]) -> Path:
     looks_local = path.is_absolute() or text.startswith((".", "~")) or text.endswith(".gguf") or text.count("/") > 1
     if looks_local and not path.exists():
         raise FileNotFoundError(f"no model at {text!r}: the path does not exist")
+    if path.is_file() and path.suffix != ".gguf":
+        raise ValueError(
+            f"{text!r} is a file; a model is a directory with config.json and safetensors, or a .gguf file"
+        )
     return path
 
 
@@ -222,8 +226,8 @@ def _explained(name: str, error: Exception) -> Exception:
             f"{name!r} has no safetensors weights; Rolewise reads nothing that is unpickled. Convert them once with "
             "model.save_pretrained in an environment that you trust"
         )
-    if isinstance(error, OSError) and not Path(name).exists() and "/" not in name:
+    if isinstance(error, OSError) and not Path(name).exists():
         return FileNotFoundError(
-            f"no model {name!r}: not a directory here, not {PACKAGED!r}, and not on the hub ({text})"
+            f"no model {name!r}: it is not a directory here, not {PACKAGED!r}, and the hub gave none ({text})"
         )
     return error

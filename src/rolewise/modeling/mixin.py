@@ -64,7 +64,10 @@ class SegmentedCausalLM(_Base):
         self.segment_embedding = table
         if table.weight.device.type != "meta":
             self._init_weights(table)
-        backbone: nn.Module = self.base_model
+        backbone: Any = self.base_model
+        inner = getattr(backbone, "decoder", None)
+        if getattr(inner, "embed_tokens", None) is embedding:
+            backbone = inner  # OPT's forward calls this one, past the backbone around it
         backbone.register_forward_pre_hook(self._lookup_segments, with_kwargs=True)
         backbone.register_forward_hook(check_segments_used, always_call=True)
         hook_embedding(embedding)
@@ -136,10 +139,14 @@ class SegmentedCausalLM(_Base):
         cache = inputs.get("cache")
         if cache is None:
             cache = inputs.get("past_key_values")  # the name before transformers 5.20
-        start = 0 if cache is None else int(cache.get_seq_length())
         tokens = inputs.get("input_ids")
         if tokens is None:
             tokens = inputs["inputs_embeds"]
+        start = _cached_length(cache)
+        if start is None:
+            mask = kwargs.get("attention_mask")
+            total = mask.shape[1] if mask is not None and mask.ndim == 2 else input_ids.shape[1]
+            start = max(total - tokens.shape[1], 0)
         inputs["segment_ids"] = self._segments_between(segment_ids, start, start + tokens.shape[1]).to(tokens.device)
         return inputs
 
@@ -278,3 +285,11 @@ class SegmentedCausalLM(_Base):
                 "model.save_pretrained, or load the plain model with rolewise.load_model to start a new table"
             )
         return (model, info) if want_info else model
+
+
+def _cached_length(cache: Any) -> int | None:
+    """How many positions a cache holds; None without one, or when it does not know (Mamba's state)."""
+    try:
+        return None if cache is None else int(cache.get_seq_length())
+    except (AttributeError, ValueError):
+        return None

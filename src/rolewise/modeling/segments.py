@@ -35,12 +35,17 @@ class SegmentEmbedding(nn.Embedding):
 
 
 class _Handover(threading.local):
-    """What the backbone's pre-hook hands to the embedding's hook: [batch, seq, hidden], one slot a thread.
+    """What one step of a call leaves for the next, in slots of its own for each thread.
 
-    A slot of its own for each thread, so that two threads which share a model can't swap roles.
+    Two threads which share a model could swap roles otherwise.
     """
 
     rows: torch.Tensor | None = None
+    """From the backbone's pre-hook to the embedding's hook: [batch, seq, hidden]."""
+    segment_ids: torch.Tensor | None = None
+    """From the model's forward to the backbone's pre-hook, for bases that do not pass unknown arguments on."""
+    awaited: bool = False
+    """Whether a model's forward is under way and has not come to the backbone yet."""
 
 
 _handover = _Handover()
@@ -83,6 +88,27 @@ def check_segment_ids(
     return segment_ids
 
 
+def forward_with_segments(
+    base_forward: Callable[..., Any], model: Any, segment_ids: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Any:
+    """Call the forward of a `...ForCausalLM` such that `segment_ids` reach the backbone's pre-hook.
+
+    Raises:
+        RuntimeError: when the pre-hook did not run, because this architecture goes past its backbone.
+    """
+    _handover.segment_ids, _handover.awaited = segment_ids, True
+    try:
+        output = base_forward(model, *args, **kwargs)
+        if _handover.awaited:
+            raise RuntimeError(
+                f"{type(model).__name__} did not call its backbone, so the roles were not applied; "
+                "Rolewise does not support this architecture yet"
+            )
+    finally:
+        _handover.segment_ids, _handover.awaited = None, False
+    return output
+
+
 def lookup_segments(owner: Any, backbone: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Pre-hook of the backbone: take `segment_ids` out of the call and look up their rows.
 
@@ -90,6 +116,9 @@ def lookup_segments(owner: Any, backbone: nn.Module, args: tuple[Any, ...], kwar
     module is not called then.
     """
     segment_ids = kwargs.pop("segment_ids", None)
+    if segment_ids is None:
+        segment_ids = _handover.segment_ids
+    _handover.segment_ids, _handover.awaited = None, False
     embeds = kwargs.get("inputs_embeds")
     tokens = args[0] if args else kwargs.get("input_ids")
     if embeds is not None:
