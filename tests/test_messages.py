@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rolewise.messages import parse_messages
+from rolewise.messages import parse_messages, plain_json
 from rolewise.roles import Role
 
 
@@ -51,7 +51,11 @@ def test_tool_call_needs_no_content() -> None:
         ([{"role": "user"}], ValueError, "no content"),
         ([{"role": "user", "content": 3}], TypeError, "int"),
         ([{"role": "user", "content": b"x"}], TypeError, "bytes"),
-        ([{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}], ValueError, "image_url.*send text"),
+        (
+            [{"role": "user", "content": [{"type": "image_url", "image_url": "x"}]}],
+            ValueError,
+            "image_url.*send text.*'type': 'data'",
+        ),
         ([{"role": "user", "content": [{"type": "text", "text": 3}]}], TypeError, "int"),
         ([{"role": "assistant", "content": [{"type": "data", "text": "x"}]}], ValueError, "message of its own"),
         ([{"role": "user", "content": "x", "tool_calls": [{}]}], ValueError, "only an assistant"),
@@ -63,3 +67,11 @@ def test_tool_call_needs_no_content() -> None:
 def test_refusals(messages: Any, error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         parse_messages(messages)
+
+
+def test_values_that_are_nested_too_deeply_are_refused() -> None:
+    schema: dict[str, Any] = {"type": "object"}
+    for _ in range(5000):
+        schema = {"properties": schema}
+    with pytest.raises(ValueError, match="nested more than 100 levels"):
+        plain_json(schema, "tools")

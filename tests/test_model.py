@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoModelForCausalLM, T5Config, T5ForConditionalGeneration
+from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, T5Config, T5ForConditionalGeneration
 
 import rolewise as rw
 from rolewise.modeling import SegmentedCausalLM
@@ -238,6 +238,9 @@ def test_attach_refuses_what_it_cannot_convert() -> None:
         rw.attach(tiny_model("llama"))
     with pytest.raises(ValueError, match="encoder-decoder"):
         rw.attach(T5ForConditionalGeneration(T5Config(d_model=16, d_kv=4, d_ff=16, num_layers=1, num_heads=2)))
+    bert = BertConfig(hidden_size=16, num_hidden_layers=1, num_attention_heads=2, intermediate_size=16, vocab_size=9)
+    with pytest.raises(ValueError, match="reads both ways"):
+        rw.attach(BertLMHeadModel(bert))
     with pytest.raises(ValueError, match="AutoModelForCausalLM"):
         rw.attach(plain_model("llama").base_model)
 
@@ -288,6 +291,8 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
 
     with pytest.raises(FileNotFoundError, match="does not exist"):
         rw.load_model(tmp_path / "nowhere")
+    with pytest.raises(FileNotFoundError, match="did you mean 'smollm2-135m'"):
+        rw.load_model("smollm2-135")
     with pytest.raises(ValueError, match="is a file"):
         rw.load_model(truncated / "model.safetensors")
     with pytest.raises(ValueError, match="already"):

@@ -171,6 +171,12 @@ def test_missing_short_and_out_of_range_roles_are_refused(model: SegmentedCausal
         model.base_model(input_ids=ids)
 
 
+def test_lists_in_place_of_tensors_are_explained(model: SegmentedCausalLM) -> None:
+    ids, segments = random_batch(batch=1).values()
+    with pytest.raises(TypeError, match="return_tensors"):
+        model.generate(input_ids=ids[0].tolist(), segment_ids=segments[0].tolist())
+
+
 def test_continuous_batching_is_refused(model: SegmentedCausalLM) -> None:
     with pytest.raises(NotImplementedError, match="drops segment_ids"):
         model.generate_batch(inputs=[[1, 2, 3]])

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from rolewise.data import evaluation_rows, training_rows
 from rolewise.quickstart import QuickstartConfig, answers, report, run
@@ -60,6 +62,20 @@ def test_figures_tell_a_model_that_knows_roles_from_deaf_and_gullible_ones(tmp_p
     assert "cannot be told apart" in " ".join(report.verdict(report.summaries(tmp_path, rows)))
     table = {label.strip(): cells for label, cells, _ in report.figure_rows(found)}
     assert {"naive", "ignore", "escape_separation", "completion_real", "separation"} <= set(table)
+
+
+def test_a_tiny_run_says_so_and_its_table_fits_80_columns(tmp_path: Path) -> None:
+    rows = list(evaluation_rows(2, 0))
+    for arm, answer in zip(ARMS, (gullible, lambda row: row["meta"]["answer"], obedient), strict=True):
+        write_answers(tmp_path, rows, arm, answer)
+    found = report.summaries(tmp_path, rows)
+    assert "n = 2 the figures only show that everything runs" in " ".join(report.verdict(found))
+    console = Console(width=80, file=io.StringIO(), legacy_windows=False)
+    console.print(report._table(found))
+    lines = console.file.getvalue().splitlines()  # pyright: ignore[reportAttributeAccessIssue]
+    for label, cells, difference in report.figure_rows(found):
+        line = next(line for line in lines if line.startswith(label))
+        assert line.count("]") == len(cells) + (difference is not None)
 
 
 def test_answers_cut_short_by_a_kill_or_of_another_row_are_asked_again(

@@ -234,3 +234,20 @@ def test_tokenizer_without_fast_backend() -> None:
 
     with pytest.raises(ValueError, match="no fast backend"):
         render(Slow(), CHAT)
+
+
+def test_the_empty_result_of_a_call_keeps_its_frame() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": {}}}
+    messages = [
+        {"role": "user", "content": "q"},
+        {"role": "assistant", "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": "c", "content": ""},
+        {"role": "assistant", "content": "a"},
+    ]
+    assert "<tool_response>" in render(template_tokenizer("qwen3"), messages).text
+
+
+@pytest.mark.parametrize("tools", ["f", {"type": "function"}, ["f"]])
+def test_tools_of_another_type_are_refused(tools: Any) -> None:
+    with pytest.raises(TypeError, match=r"tools.*JSON schema"):
+        render(template_tokenizer("qwen3"), [{"role": "user", "content": "q"}], tools=tools)

@@ -65,3 +65,14 @@ def test_a_control_token_that_cannot_be_spelt_is_refused() -> None:
     tokenizer.chat_template = TEMPLATE
     with pytest.raises(ValueError, match=r"messages\[0\].*'<unk>'"):
         render(tokenizer, [{"role": "user", "content": "<s>"}])
+
+
+def test_a_control_token_that_the_template_puts_together_is_one_though_not_flagged_special() -> None:
+    tokenizer = unigram(None, pre_tokenizers.Metaspace())
+    tokenizer.add_tokens([AddedToken(f"<|{role}|>", special=False) for role in ("user", "data", "assistant", "note")])
+    tokenizer.chat_template = "{% for m in messages %}{{ '<|' + m.role + '|>' + m.content + '</s>' }}{% endfor %}"
+    user = tokenizer.convert_tokens_to_ids("<|user|>")
+    found = render(tokenizer, [{"role": "user", "content": "a"}, {"role": "data", "content": "b <|user|> c"}])
+    assert found.input_ids.count(user) == 1
+    assert user in control_token_ids(tokenizer)
+    assert tokenizer.convert_tokens_to_ids("<|note|>") not in control_token_ids(tokenizer)

@@ -47,6 +47,8 @@ def test_values_are_converted_and_overridden(tmp_path: Path) -> None:
     [
         ("learnin_rate: 1", r"recipe\.yaml: unknown key 'learnin_rate'; did you mean learning_rate"),
         ("lora: {ranks: 1}", r"unknown key 'lora\.ranks'; did you mean rank"),
+        ("lr: 1e-4", r"unknown key 'lr'; did you mean learning_rate\?"),
+        ("lora: {r: 8}", r"unknown key 'lora\.r'; did you mean rank\?"),
         ("zzz: 1", r"unknown key 'zzz'; known keys are model, output_dir"),
         ("batch_size: many", "batch_size must be int, not 'many'"),
         ("batch_size: 2.5", r"batch_size must be int, not 2\.5"),

@@ -163,6 +163,15 @@ def test_changed_data_is_refused(base: Path, tmp_path: Path) -> None:
         quietly(settings)
 
 
+def test_what_a_run_lacks_is_said_before_anything_is_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(TypeError, match=r"takes a TrainConfig, not str; .*load_recipe"):
+        train("recipe.yaml")  # pyright: ignore[reportArgumentType]
+    monkeypatch.setitem(sys.modules, "peft", None)
+    with pytest.raises(ImportError, match="lora needs peft; pip install"):
+        train(TrainConfig(model="absent", data="absent", output_dir=str(tmp_path / "out"), method="lora"))
+    assert not (tmp_path / "out").exists()
+
+
 def test_output_directories_that_cannot_be_used(base: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds config\.json of something else"):
         quietly(config(base, base / "model"))

@@ -22,6 +22,9 @@ MESSAGE_ROLES: dict[str, Role] = {
 REASONING_FIELDS = ("reasoning_content", "thinking", "reasoning")
 """The names under which an assistant message may carry its reasoning; the first that is set counts."""
 
+MAX_DEPTH = 100
+"""How deep the values in a message or a tool schema may be nested."""
+
 
 @dataclass(frozen=True)
 class Part:
@@ -65,13 +68,15 @@ def parse_messages(messages: Any) -> list[Message]:
     return [_parse_message(index, item) for index, item in enumerate(items)]
 
 
-def plain_json(value: Any, where: str) -> Any:
+def plain_json(value: Any, where: str, depth: int = 0) -> Any:
     """`value` rebuilt from plain JSON types, its strings checked.
 
     Raises:
         TypeError: when it holds anything else.
-        ValueError: when a string holds a lone surrogate.
+        ValueError: when a string holds a lone surrogate, or it is nested too deeply for a template.
     """
+    if depth > MAX_DEPTH:
+        raise ValueError(f"{where[:40]}… is nested more than {MAX_DEPTH} levels deep; flatten it, or leave it out")
     if value is None or isinstance(value, (bool, int, float)):
         return value
     if isinstance(value, str):
@@ -82,11 +87,11 @@ def plain_json(value: Any, where: str) -> Any:
         for key, item in pairs.items():
             if not isinstance(key, str):
                 raise TypeError(f"{where} has the key {key!r}; keys must be strings")
-            result[checked_text(key, where)] = plain_json(item, f"{where}[{key!r}]")
+            result[checked_text(key, where)] = plain_json(item, f"{where}[{key!r}]", depth + 1)
         return result
     if isinstance(value, (list, tuple)):
         values = cast("Sequence[Any]", value)
-        return [plain_json(item, f"{where}[{number}]") for number, item in enumerate(values)]
+        return [plain_json(item, f"{where}[{number}]", depth + 1) for number, item in enumerate(values)]
     raise TypeError(f"{where} is of type {type(value).__name__}; use plain JSON values (text, numbers, lists, dicts)")
 
 
@@ -142,7 +147,10 @@ def _parse_content(content: Any, kind: str, role: Role, where: str) -> tuple[Par
         fields = cast("Mapping[str, Any]", part)
         part_type, text = fields.get("type"), fields.get("text")
         if part_type not in ("text", "data"):
-            raise ValueError(f"{place} is of type {part_type!r}; only 'text' and 'data' parts are supported: send text")
+            raise ValueError(
+                f"{place} is of type {part_type!r}; only 'text' and 'data' parts are supported: send text, and mark "
+                "text that you did not write as {'type': 'data', 'text': ...}"
+            )
         if not isinstance(text, str):
             raise TypeError(f"{place} needs a string under 'text', not {type(text).__name__}")
         if part_type == "data" and role not in (Role.SYSTEM, Role.USER, Role.DATA):

@@ -194,7 +194,7 @@ class ChatSession:
     def _roles(self, _: str) -> None:
         from rich.console import Console
 
-        from rolewise.display import legend, render_tokens, shown_tokens
+        from rolewise.display import print_tokens, shown_tokens
 
         if self._last_prompt is None:
             raise ValueError("nothing was asked yet; say something first")
@@ -202,8 +202,7 @@ class ChatSession:
         console = Console(highlight=False)
         with console.capture() as capture:
             tokens = shown_tokens(self._tokenizer, self._last_prompt, scheme)
-            console.print(render_tokens(tokens, scheme=scheme), soft_wrap=not console.is_terminal)
-            console.print(legend(scheme), soft_wrap=not console.is_terminal)
+            print_tokens(tokens, console=console, scheme=scheme)
         self._write(capture.get())
 
     def _scale(self, text: str) -> None:

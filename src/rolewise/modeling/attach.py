@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
+from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_NAMES
 
 from rolewise.modeling.families import PAPER_INIT_STD, segmented_class
 from rolewise.modeling.mixin import SegmentedCausalLM
@@ -47,6 +48,14 @@ def attach(
         raise ValueError(f"{name} is an encoder-decoder model; Rolewise needs a decoder-only causal LM")
     if model.get_output_embeddings() is None or model.base_model is model:
         raise ValueError(f"{name} has no language-model head over a backbone; load it with AutoModelForCausalLM")
+    if (
+        model.config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES
+        and getattr(model.config, "is_decoder", None) is False
+    ):
+        raise ValueError(
+            f"{name} reads both ways (config.is_decoder is False), so it is no causal LM; load one that is, or set "
+            "is_decoder=True before loading"
+        )
     if init_std is not None and init_ratio is not None:
         raise ValueError(f"pass either init_std={init_std} or init_ratio={init_ratio}, not both")
     if any(value is not None and value < 0 for value in (init_std, init_ratio)):

@@ -8,6 +8,10 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
+from transformers.conversion_mapping import (
+    get_checkpoint_conversion_mapping,
+    register_checkpoint_conversion_mapping,
+)
 from transformers.models.auto.configuration_auto import CONFIG_MAPPING, CONFIG_MAPPING_NAMES
 from transformers.models.auto.modeling_auto import (
     MODEL_FOR_CAUSAL_LM_MAPPING,
@@ -31,9 +35,18 @@ def segmented_class(base: type[PreTrainedModel]) -> type[SegmentedCausalLM]:
     if base not in _classes:
         config_class = _segmented_config(cast("type[PreTrainedConfig]", base.config_class))
         _classes[base] = _build(base, config_class)
+        _copy_conversions(base, _classes[base])
         AutoConfig.register(config_class.model_type, config_class, exist_ok=True)
         AutoModelForCausalLM.register(config_class, _classes[base], exist_ok=True)
     return _classes[base]
+
+
+def _copy_conversions(base: type[PreTrainedModel], made: type[PreTrainedModel]) -> None:
+    """Let our classes read and write files as their bases do, which keep the experts of a MoE apart on disk."""
+    kinds = [cast("Any", cls.config_class).model_type for cls in (base, made)]
+    for old, new in (kinds, (base.__name__, made.__name__)):
+        if (conversions := get_checkpoint_conversion_mapping(old)) is not None:
+            register_checkpoint_conversion_mapping(new, cast("Any", conversions), overwrite=True)
 
 
 def _segmented_config(base: type[PreTrainedConfig]) -> type[PreTrainedConfig]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib.util
 import json
 import logging
@@ -138,6 +139,8 @@ def _resolve(name: str | os.PathLike[str]) -> Path:
         raise ValueError(
             f"{text!r} is a file; a model is a directory with config.json and safetensors, or a .gguf file"
         )
+    if not path.exists() and difflib.get_close_matches(text.lower(), [PACKAGED], cutoff=0.8):
+        raise FileNotFoundError(f"no model {text!r}; did you mean {PACKAGED!r}?")
     return path
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shutil
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import nn
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedModel, PreTrainedTokenizerBase, initialization
 
 from rolewise.modeling.segments import (
     SegmentEmbedding,
@@ -80,10 +81,14 @@ class SegmentedCausalLM(_Base):
         if isinstance(module, SegmentEmbedding):
             generator = torch.Generator().manual_seed(0)
             values = torch.randn(module.weight.shape, generator=generator) * self.config.segment_init_std
-            with torch.no_grad():
-                module.weight.copy_(values)
+            initialization.copy_(module.weight, values)  # leaves a table that was just read alone
             return
         super()._init_weights(module)
+
+    @classmethod
+    def is_custom_code(cls) -> bool:
+        """Whether the base class is custom code. As such transformers would leave some buffers without values."""
+        return cls.is_remote_code() or not cls.__bases__[-1].__module__.startswith("transformers.")
 
     def set_input_embeddings(self, value: nn.Module) -> None:
         """Replace the token embedding (as resizing the vocabulary does) and keep adding the segments to it."""
@@ -107,6 +112,10 @@ class SegmentedCausalLM(_Base):
 
     @segment_scale.setter
     def segment_scale(self, scale: float) -> None:
+        if not math.isfinite(scale):
+            raise ValueError(
+                f"segment_scale={scale} must be a finite number; 1 is the table as trained, 0 the bare model"
+            )
         self.config.segment_scale = float(scale)
 
     @torch.no_grad()
@@ -184,6 +193,8 @@ class SegmentedCausalLM(_Base):
             ValueError: when segment ids are missing, out of range or of another shape.
         """
         prompt = inputs if inputs is not None else kwargs.get("input_ids")
+        if isinstance(prompt, list):
+            raise TypeError("generate needs tensors, not lists: pass return_tensors='pt' to rolewise.encode")
         if prompt is None or not prompt.shape[-1]:
             prompt = kwargs.get("inputs_embeds", prompt)
         if prompt is None:
@@ -257,7 +268,7 @@ class SegmentedCausalLM(_Base):
         """Load a saved Rolewise model, table included.
 
         Raises:
-            ValueError: when the checkpoint has no segment table, or one of another shape.
+            ValueError: when the checkpoint has no segment table, or one of another shape, or lacks other weights.
         """
         want_info = kwargs.pop("output_loading_info", False)
         kwargs.setdefault("use_safetensors", True)
@@ -283,6 +294,11 @@ class SegmentedCausalLM(_Base):
                 f"the checkpoint {str(pretrained_model_name_or_path)!r} has no segment table ({TABLE_KEY}), so its "
                 "roles would be random; it was saved by a tool that dropped the table. Save it again with "
                 "model.save_pretrained, or load the plain model with rolewise.load_model to start a new table"
+            )
+        if missing := sorted(info["missing_keys"]):
+            raise ValueError(
+                f"the checkpoint {str(pretrained_model_name_or_path)!r} lacks {len(missing)} weights ({missing[0]} "
+                "first), which would be random; save it again, whole, with model.save_pretrained"
             )
         return (model, info) if want_info else model
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 REPORT = "report.md"
 FIGURES = "report.json"
+_LEAST_SAMPLES = 10
 
 
 def summaries(output: Path, rows: Sequence[Row]) -> dict[str, Summary]:
@@ -60,10 +61,14 @@ def verdict(found: Mapping[str, Summary]) -> list[str]:
             "That interval includes zero: at this budget ISE cannot be told apart from the delimiter alone. "
             "More minutes mean more rows: rolewise quickstart --minutes 60"
         )
-    trained = max(delimiter.utility.value, ise.utility.value)
-    if trained < 0.3:
+    if ise.n < _LEAST_SAMPLES:
         said.append(
-            "Utility is low: a model that can hardly do the task says little about robustness; train for longer."
+            f"With n = {ise.n} the figures only show that everything runs. For a comparison give it ten minutes."
+        )
+    if min(delimiter.utility.value, ise.utility.value) < 0.3:
+        said.append(
+            "Utility of a trained model is low: one that can hardly do the task says little about robustness; "
+            "train for longer."
         )
     return said
 
@@ -77,10 +82,11 @@ def _table(found: Mapping[str, Summary]) -> Table:
         box=SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
+        padding=0,  # besides the column between two: the widest figures then fit a terminal of 80 columns
     )
     table.add_column("", no_wrap=True)
     for heading in ("base", "delimiter", "+ ISE", "difference"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     for label, estimates, difference in figure_rows(found):
         table.add_row(
             label,
@@ -136,15 +142,15 @@ def show_report(output: Path, rows: Sequence[Row]) -> None:
     for arm in ARMS:
         outcome = score(meta, answers[arm][index])
         judged = "followed the payload" if outcome.followed else "did not follow the payload"
-        console.print(Text(f"  {arm:>14}: {safe_text(answers[arm][index])!r}  ({judged})"))
+        console.print(Text(f"  {arm:>14}: {safe_text(answers[arm][index])!r}  ({judged})"), soft_wrap=True)
     console.print()
     console.print(_table(found))
     for line in verdict(found):
         console.print(Text(line))
     console.print()
-    console.print(Text(f"models:  {output / 'models' / ARMS[1]}  and  {output / 'models' / ARMS[2]}"))
-    console.print(Text(f"report:  {output / REPORT}  (figures in {FIGURES}, answers in answers/)"))
-    console.print(Text(f"chat:    rolewise chat {output / 'models' / ARMS[2]}"))
+    console.print(Text(f"models:  {output / 'models' / ARMS[1]}  and  {output / 'models' / ARMS[2]}"), soft_wrap=True)
+    console.print(Text(f"report:  {output / REPORT}  (figures in {FIGURES}, answers in answers/)"), soft_wrap=True)
+    console.print(Text(f"chat:    rolewise chat {output / 'models' / ARMS[2]}"), soft_wrap=True)
 
 
 def write_report(

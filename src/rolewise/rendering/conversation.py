@@ -92,8 +92,8 @@ class _Builder:
     def add(self, message: Message) -> None:
         kind = self._kind(message)
         label = f"messages[{message.index}]"
-        if message.role is Role.DATA and not any(part.text for part in message.parts):
-            return
+        if kind in ("data", "inline") and not any(part.text for part in message.parts):
+            return  # but not the empty result of a call, which the template frames as such
         if kind == "inline":
             self._add_inline(message, label)
             return

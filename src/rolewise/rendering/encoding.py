@@ -198,7 +198,13 @@ def _schemas(tools: Sequence[Any] | None) -> list[Any] | None:
         return None
     from transformers.utils.chat_template_utils import get_json_schema
 
-    return plain_json([get_json_schema(tool) if callable(tool) else tool for tool in tools], "tools")
+    if isinstance(tools, (str, Mapping)):
+        raise TypeError(f"tools must be a list of JSON schemas, not {type(tools).__name__}")
+    schemas = [get_json_schema(tool) if callable(tool) else tool for tool in tools]
+    for number, schema in enumerate(schemas):
+        if not isinstance(schema, Mapping):
+            raise TypeError(f"tools[{number}] must be a JSON schema (a dict), not {type(schema).__name__}")
+    return plain_json(schemas, "tools")
 
 
 def _pieces(

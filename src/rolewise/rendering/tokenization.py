@@ -6,11 +6,16 @@ A control token is one that is flagged special, or one that the chat template it
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, cast
 
 from jinja2 import nodes
 from tokenizers import Tokenizer
 from transformers.utils import chat_template_utils
+
+from rolewise.messages import MESSAGE_ROLES
+
+_TAG = re.compile(r"(\W+)(\w+)(\W+)")
 
 
 class TemplateText:
@@ -47,7 +52,7 @@ class PieceEncoder:
         known = {token.content: number for number, token in added.items()}
         names = [name for name in tokenizer.all_special_tokens if name in known]
         self.control = frozenset(
-            [number for number, token in added.items() if token.special or token.content in literals]
+            [number for number, token in added.items() if token.special or _writes(literals, token.content)]
             + [known[name] for name in names]
         )
         self.surfaces = {number: added[number].content for number in self.control}
@@ -106,6 +111,17 @@ class PieceEncoder:
                 "or use a tokenizer that can spell it"
             )
         return ids
+
+
+def _writes(literals: str, token: str) -> bool:
+    """Whether a template with these literals writes the token, whole or put together (`'<|' + role + '|>'`)."""
+    if token in literals:
+        return True
+    parts = _TAG.fullmatch(token)
+    if parts is None:
+        return False
+    opening, word, closing = parts.groups()
+    return opening in literals and closing in literals and (word in MESSAGE_ROLES or word in literals)
 
 
 def _load(stored: dict[str, Any]) -> Tokenizer:

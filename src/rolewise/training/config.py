@@ -192,11 +192,34 @@ def _read_yaml(path: Path) -> dict[str, Any]:
     return {str(key): value for key, value in values.items()}
 
 
+_OTHER_NAMES = {
+    "lr": "learning_rate",
+    "num_train_epochs": "epochs",
+    "num_epochs": "epochs",
+    "per_device_train_batch_size": "batch_size",
+    "micro_batch_size": "batch_size",
+    "gradient_accumulation_steps": "gradient_accumulation",
+    "max_seq_length": "max_length",
+    "max_seq_len": "max_length",
+    "sequence_len": "max_length",
+    "dataset": "data",
+    "base_model": "model",
+    "model_name_or_path": "model",
+    "lr_scheduler_type": "schedule",
+    "warmup_ratio": "warmup",
+    "warmup_steps": "warmup",
+    "r": "rank",
+    "lora_r": "lora",
+}
+"""What other trainers call our settings, for the hint at an unknown key."""
+
+
 def _build(cls: type[_Settings], values: dict[str, Any], source: str, prefix: str) -> _Settings:
     fields = {item.name: item for item in dataclasses.fields(cast("Any", cls))}
     for key in values:
         if key not in fields:
             near = difflib.get_close_matches(key, fields, n=3, cutoff=0.5)
+            near = [_OTHER_NAMES[key]] if _OTHER_NAMES.get(key) in fields else near
             hint = f"did you mean {' or '.join(near)}?" if near else f"known keys are {', '.join(fields)}"
             raise ValueError(f"{source}: unknown key {prefix + key!r}; {hint}")
     required = [
@@ -250,8 +273,8 @@ def _check(config: TrainConfig) -> None:
         if value is not None and value < least:
             raise ValueError(f"{name}={value} must be at least {least}")
     for name in ("learning_rate", "table_lr_multiple", "weight_decay", "warmup", "max_grad_norm", "keep_checkpoints"):
-        if not getattr(config, name) >= 0:
-            raise ValueError(f"{name}={getattr(config, name)} must not be negative")
+        if not 0 <= getattr(config, name) < float("inf"):
+            raise ValueError(f"{name}={getattr(config, name)} must not be negative, nor infinite")
     if not config.epochs > 0:
         raise ValueError(f"epochs={config.epochs} must be above 0")
     for name in ("model", "output_dir", "data"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,16 @@ if TYPE_CHECKING:
 TABLE_MODULE = "segment_embedding"
 
 
+def require_peft() -> None:
+    """Raise ImportError, with the remedy, when peft is not installed."""
+    try:
+        importlib.import_module("peft")
+    except ImportError as error:
+        raise ImportError(
+            "method: lora needs peft; pip install 'rolewise[peft]' (in a clone: pip install -e '.[peft]')"
+        ) from error
+
+
 def add_lora(model: SegmentedCausalLM, settings: LoraConfig, *, base: str) -> PeftModel:
     """Put LoRA adapters on `model`.
 
@@ -28,10 +39,9 @@ def add_lora(model: SegmentedCausalLM, settings: LoraConfig, *, base: str) -> Pe
         ImportError: when peft is not installed.
         ValueError: when no module of the model has a name in `settings.targets`.
     """
-    try:
-        import peft
-    except ImportError as error:
-        raise ImportError("method: lora needs peft; pip install 'rolewise[peft]'") from error
+    require_peft()
+    import peft
+
     targets = settings.targets
     config = peft.LoraConfig(
         task_type="CAUSAL_LM",

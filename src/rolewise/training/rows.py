@@ -141,6 +141,8 @@ def _from_file(path: Path) -> Iterator[tuple[str, Any]]:
                 except json.JSONDecodeError as error:
                     problem = f"{place}: not valid JSON ({error.msg} at column {error.colno}): {_short(text)}"
                     yield place, BadRow(problem=problem)
+                except (ValueError, RecursionError) as error:  # a number of too many digits, lists in lists in lists
+                    yield place, BadRow(problem=f"{place}: cannot be read ({error}): {_short(text)}")
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start})") from error
     except PermissionError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from transformers import TrainerCallback, TrainingArguments, set_seed
 from rolewise.modeling import SegmentedCausalLM, apply_template, load_model, load_tokenizer
 from rolewise.training import checkpoints
 from rolewise.training.config import TrainConfig, config_to_dict, differing_keys
+from rolewise.training.lora import require_peft
 from rolewise.training.packing import require_packing
 from rolewise.training.prepare import Prepared, prepare_data
 from rolewise.training.progress import ProgressBar, counted
@@ -83,11 +85,19 @@ def train(
         What came out of it.
 
     Raises:
+        TypeError: when `config` is no `TrainConfig`.
+        ImportError: when an extra that `config` needs is not installed.
         ValueError: when `output_dir` holds another run (the differing settings are named), or the data, model or
             settings cannot be used.
         PermissionError: when `output_dir` cannot be written.
         OSError: when the disk is full; complete checkpoints stay, half-written ones are deleted.
     """
+    if not isinstance(cast("object", config), TrainConfig):
+        raise TypeError(
+            f"train takes a TrainConfig, not {type(config).__name__}; rolewise.training.load_recipe reads a recipe"
+        )
+    if config.method == "lora":  # before anything is loaded
+        require_peft()
     start = time.monotonic()
     output = Path(config.output_dir).expanduser()
     checkpoints.require_writable(output)
@@ -141,6 +151,11 @@ def train(
     if resume_from is not None:
         tell(f"resuming from {resume_from.name}")
     outcome = trainer.train(resume_from_checkpoint=None if resume_from is None else str(resume_from))
+    if not math.isfinite(_mean_loss(trainer)):
+        raise ValueError(
+            "the training loss became NaN or infinite, so the model is not saved; lower learning_rate or "
+            "table_lr_multiple, and name another output_dir"
+        )
     eval_loss = trainer.evaluate()["eval_loss"] if held_out else None
     _save(trainer, output)
     result = TrainResult(
@@ -321,6 +336,7 @@ def _arguments(config: TrainConfig, output: Path) -> TrainingArguments:
         seed=config.seed,
         use_cpu=config.cpu or not torch.accelerator.is_available(),
         logging_steps=config.logging_steps,
+        logging_nan_inf_filter=False,  # it would show the last good loss in place of a NaN
         save_strategy="epoch" if config.save_steps is None else "steps",
         save_steps=config.save_steps or 500,
         eval_strategy="no" if config.eval_data is None else "epoch" if config.eval_steps is None else "steps",
