@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -106,29 +107,47 @@ def _lines(path: str) -> list[str]:
     return file.read_text().splitlines() if file.exists() else []
 
 
-def write(name: str, ratios: list[Ratio], command: str, notes: list[str]) -> None:
-    """Write the results as JSON and as the Markdown table that the docs show."""
+def write(name: str, part: str, ratios: list[Ratio], command: str, *, order: list[str]) -> None:
+    """Put one part's results into `results/name.json`, and the table of all parts into `results/name.md`."""
     folder = Path(__file__).parent / "results"
     folder.mkdir(exist_ok=True)
-    stamp = time.strftime("%Y-%m-%d")
-    record = {"command": command, "date": stamp, "machine": machine(), "notes": notes}
-    (folder / f"{name}.json").write_text(
-        json.dumps(record | {"ratios": [asdict(ratio) | {"met": ratio.met} for ratio in ratios]}, indent=2) + "\n"
-    )
+    file = folder / f"{name}.json"
+    parts = json.loads(file.read_text()) if file.exists() else {}
+    parts[part] = {
+        "command": command,
+        "date": time.strftime("%Y-%m-%d"),
+        "machine": machine(),
+        "ratios": [asdict(ratio) | {"met": ratio.met} for ratio in ratios],
+    }
+    parts = {key: parts[key] for key in order if key in parts}
+    file.write_text(json.dumps(parts, indent=2) + "\n")
+    (folder / f"{name}.md").write_text(_table(parts))
+
+
+def _table(parts: dict[str, Any]) -> str:
     lines = [
-        f"Command: `{command}`; {stamp}; " + ", ".join(f"{key} {value}" for key, value in machine().items()) + ".",
-        "",
         "| work | model | ratio to the bare model (95 % interval) | target | met | pairs | ours | bare |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for ratio in ratios:
-        sign = "at least" if ratio.higher_is_better else "at most"
-        met = ("yes" if ratio.met else "**no**") if ratio.judged else "shown only"
-        lines.append(
-            f"| {ratio.work} | {ratio.model} | {ratio.ratio:.3f} ({ratio.low:.3f} to {ratio.high:.3f}) "
-            f"| {sign} {ratio.target:g} | {met} | {ratio.pairs} | {ratio.ours:.4g} {ratio.unit} "
-            f"| {ratio.bare:.4g} {ratio.unit} |"
-        )
-    lines += ["", *(f"- {note}" for note in notes)]
-    (folder / f"{name}.md").write_text("\n".join(lines) + "\n")
-    print("\n".join(lines))
+    for record in parts.values():
+        for row in record["ratios"]:
+            sign = "at least" if row["higher_is_better"] else "at most"
+            met = ("yes" if row["met"] else "**no**") if row["judged"] else "shown only"
+            lines.append(
+                f"| {row['work']} | {row['model']} | {row['ratio']:.3f} ({row['low']:.3f} to {row['high']:.3f}) "
+                f"| {sign} {row['target']:g} | {met} | {row['pairs']} | {row['ours']:.4g} {row['unit']} "
+                f"| {row['bare']:.4g} {row['unit']} |"
+            )
+    settings = {
+        f"{record['date']}; " + ", ".join(f"{key} {value}" for key, value in record["machine"].items()): None
+        for record in parts.values()
+    }
+    lines += [
+        "",
+        "A pair is one run of ours and one of the bare model, one after the other, the first alternating. The ratio is "
+        "the median over pairs, its interval a bootstrap over pairs. For start-up the ratio is the seconds themselves.",
+        "",
+        *(f"- `python -m benchmarks.overhead --only {part}`" for part in parts),
+        *(f"- {line}" for line in settings),
+    ]
+    return "\n".join(lines) + "\n"

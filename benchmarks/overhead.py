@@ -127,7 +127,7 @@ def train(name: str, judged: bool, pairs: int) -> Iterator[Ratio]:
     labelled = sum(int((batch["labels"] != -100).sum()) for batch in batches)
     tokens = sum(int(batch["attention_mask"].sum()) for batch in batches)
     args = TrainingArguments(output_dir="runs/bench", report_to="none", use_cpu=True, remove_unused_columns=False)
-    arms = [RoleTrainer(model=ours, args=args), Trainer(model=bare, args=args)]
+    arms = [RoleTrainer(model=ours, args=args, data_collator=collate), Trainer(model=bare, args=args)]
     losses: list[list[float]] = [[], []]
 
     def stepper(arm: int) -> Callable[[], None]:
@@ -236,24 +236,16 @@ def main() -> None:
     parser.add_argument("--only", choices=PARTS, action="append", help="measure just this part (may be repeated)")
     parser.add_argument("--pairs", type=int, default=20, help="timed pairs of each work")
     options = parser.parse_args()
-    chosen = options.only or list(PARTS)
-    ratios: list[Ratio] = []
-    for part in chosen:
+    for part in options.only or PARTS:
+        ratios: list[Ratio] = []
         for name, judged in (("smollm2-135m", True), ("tiny", False)):
             for ratio in PARTS[part](name, judged, options.pairs):
                 print(
                     f"{ratio.work} [{ratio.model}]: {ratio.ratio:.3f} ({ratio.low:.3f} to {ratio.high:.3f})", flush=True
                 )
                 ratios.append(ratio)
-    notes = [
-        "Each pair is one run of ours and one of the bare model, one after the other, the first alternating; the "
-        "ratio is the median over pairs, its interval a bootstrap over pairs.",
-        "A training step on the same loss path computes the LM head everywhere in both.",
-    ]
-    name = "overhead" if len(chosen) == len(PARTS) else "overhead-" + "-".join(chosen)
-    write(
-        name, ratios, "python -m benchmarks.overhead" + "".join(f" --only {part}" for part in options.only or []), notes
-    )
+        # Part by part, so that nothing is lost when a later one is killed.
+        write("overhead", part, ratios, f"python -m benchmarks.overhead --only {part}", order=list(PARTS))
 
 
 if __name__ == "__main__":
