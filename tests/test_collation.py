@@ -48,6 +48,24 @@ def test_packing_keeps_documents_apart() -> None:
     assert batch["position_ids"][0].tolist() == [0, 1, 2, 0, 0, 1]
 
 
+def test_padding_free_rows_lie_end_to_end() -> None:
+    joined = RoleCollator(pad_token_id=9, padding_free=True)([A, B])
+    assert {name: tensor.tolist() for name, tensor in joined.items()} == {
+        "input_ids": [[5, 6, 7, 8]],
+        "segment_ids": [[0, 1, 3, 2]],
+        "labels": [[-100, -100, 7, -100]],
+        "position_ids": [[0, 1, 2, 0]],
+    }
+
+
+@pytest.mark.parametrize(("lengths", "joined"), [((300, 40), True), ((300, 300), False), ((4000, 3500), False)])
+def test_rows_are_padded_where_attention_over_one_long_row_costs_more(lengths: tuple[int, ...], joined: bool) -> None:
+    rows = [{"input_ids": [1] * n, "segment_ids": [0] * n, "labels": [1] * n} for n in lengths]
+    batch = RoleCollator(pad_token_id=9, padding_free=True)(rows)
+    assert tuple(batch["input_ids"].shape) == ((1, sum(lengths)) if joined else (len(lengths), max(lengths)))
+    assert ("attention_mask" in batch) is not joined
+
+
 @given(st.lists(st.integers(1, 30), min_size=1, max_size=40))
 def test_packing_loses_nothing(lengths: list[int]) -> None:
     rows = [
@@ -88,3 +106,5 @@ def test_refusals() -> None:
         RoleCollator(pad_token_id=0)([])
     with pytest.raises(ValueError, match="padding_side='both'"):
         RoleCollator(pad_token_id=0, padding_side="both")  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="padding_side='right'"):
+        RoleCollator(pad_token_id=0, padding_side="left", padding_free=True)

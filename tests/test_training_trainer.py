@@ -144,6 +144,28 @@ def test_packed_rows_give_the_loss_of_the_rows_alone(family: str) -> None:
     assert together == pytest.approx(alone, rel=1e-5)
 
 
+@pytest.mark.parametrize("family", FAMILIES)
+def test_padding_free_batches_train_and_evaluate_as_padded_ones(family: str, tmp_path: Path) -> None:
+    rows = random_rows(7, longest=9)  # an odd number: the last batch of the evaluation is smaller
+    results = []
+    for padding_free in (False, True):
+        collator = RoleCollator(pad_token_id=0, padding_free=padding_free)
+        joined = "position_ids" in collator(rows)
+        assert joined is padding_free
+        trainer = RoleTrainer(
+            model=tiny_model(family),
+            args=arguments(tmp_path, num_train_epochs=2, per_device_train_batch_size=3, per_device_eval_batch_size=2),
+            train_dataset=role_dataset(rows),
+            eval_dataset=role_dataset(rows),
+            data_collator=collator,
+        )
+        before = trainer.evaluate()["eval_loss"]
+        trainer.train()
+        losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
+        results.append([before, *losses, trainer.evaluate()["eval_loss"]])
+    assert results[0] == pytest.approx(results[1], rel=1e-4)
+
+
 def test_packing_is_refused_where_documents_would_mix(monkeypatch: pytest.MonkeyPatch) -> None:
     model = tiny_model("llama")
     backbone = model.base_model

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Feature = Mapping[str, Any]
 
 NO_LABEL = -100
+_LINEAR_COST = 3456
 _COLUMNS = ("input_ids", "segment_ids", "labels")
 
 
@@ -43,14 +44,17 @@ class RoleCollator:
     """Where short rows are filled; packed rows are always filled on the right."""
     packed: bool = False
     """Whether the features come from `pack`."""
+    padding_free: bool = False
+    """Lay unpacked rows end to end in one row, [1, sum of lengths], wherever that is less work than padding them; for
+    architectures that keep packed documents apart (`rolewise.training.packing.separates_documents`)."""
     pad_to_multiple_of: int | None = None
     """Round the batch's length up to a multiple of this, for hardware that likes it."""
 
     def __post_init__(self) -> None:
         if self.padding_side not in ("left", "right"):
             raise ValueError(f"padding_side={self.padding_side!r} must be 'left' or 'right'")
-        if self.packed and self.padding_side == "left":
-            raise ValueError("packed rows are padded on the right; leave padding_side='right'")
+        if (self.packed or self.padding_free) and self.padding_side == "left":
+            raise ValueError("packed and padding-free rows are padded on the right; leave padding_side='right'")
 
     def __call__(self, features: Sequence[Feature]) -> dict[str, torch.Tensor]:
         """Collate `features` into a batch."""
@@ -59,6 +63,9 @@ class RoleCollator:
         if not features:
             raise ValueError("cannot make a batch of no rows")
         rows = [_checked(feature, index) for index, feature in enumerate(features)]
+        packed = self.packed
+        if self.padding_free and _joining_is_cheaper([len(row["input_ids"]) for row in rows]):
+            rows, packed = [concatenate(rows)], True
         length = max(len(row["input_ids"]) for row in rows)
         if self.pad_to_multiple_of:
             length += -length % self.pad_to_multiple_of
@@ -67,7 +74,7 @@ class RoleCollator:
             name: torch.tensor([self._padded(row[name], length, fill) for row in rows], dtype=torch.long)
             for name, fill in fills.items()
         }
-        if self.packed:
+        if packed:
             # The padding counts from 0, so it is a document of its own that no real token attends to.
             batch["position_ids"] = torch.tensor(
                 [[*_positions(row), *range(length - len(row["input_ids"]))] for row in rows], dtype=torch.long
@@ -135,8 +142,18 @@ def concatenate(documents: Sequence[Feature]) -> dict[str, list[int]]:
         packed["input_ids"] += document["input_ids"]
         packed["segment_ids"] += document["segment_ids"]
         packed["labels"] += [NO_LABEL, *document["labels"][1:]]
-        packed["position_ids"] += range(len(document["input_ids"]))
+        packed["position_ids"] += _positions(document)
     return packed
+
+
+def _joining_is_cheaper(lengths: Sequence[int]) -> bool:
+    """Whether one row of the sum of `lengths` is less work than rows padded to the longest.
+
+    A token costs the matrix products of its layer, and attention over its row, masked or not: a row of length L costs
+    L * (a + L), where a is about 6 times the hidden size, 3,456 for SmolLM2-135M and more for larger models.
+    """
+    total, longest = sum(lengths), max(lengths)
+    return total * (_LINEAR_COST + total) < len(lengths) * longest * (_LINEAR_COST + longest)
 
 
 def _positions(row: Feature) -> Sequence[int]:

@@ -98,6 +98,9 @@ class TrainConfig:
     """Forward passes of one optimizer step."""
     packing: bool = False
     """Put several rows into one of up to `max_length` tokens; documents stay apart."""
+    padding_free: bool = True
+    """Lay the rows of a batch end to end, kept apart by their positions, where that is less work than padding them.
+    Architectures that cannot keep them apart are padded, and the run says so."""
     group_by_length: bool = False
     """Batch rows of about one length, so that less padding is computed."""
     shuffle: bool = True

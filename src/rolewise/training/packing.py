@@ -13,14 +13,11 @@ _FIRST, _SECOND = 5, 7
 
 
 @torch.no_grad()
-def require_packing(model: SegmentedCausalLM) -> None:
-    """Check that a document in a packed row gives the hidden states that it gives alone.
+def document_leak(model: SegmentedCausalLM) -> float:
+    """How far a document's hidden states in a packed row are from those of the document alone, relative to their norm.
 
     transformers makes attention block-diagonal from `position_ids` that start anew, for the architectures and
     attention kernels that know how; others would let one document read the one before.
-
-    Raises:
-        ValueError: when this model mixes packed documents.
     """
     was_training = model.training
     model.eval()
@@ -39,10 +36,24 @@ def require_packing(model: SegmentedCausalLM) -> None:
         use_cache=False,
     )[0]
     model.train(was_training)
-    distance = (packed[:, _FIRST:] - alone).float().norm() / alone.float().norm().clamp_min(1e-6)
-    if not distance < (1e-3 if alone.dtype == torch.float32 else 5e-2):
+    return float((packed[:, _FIRST:] - alone).float().norm() / alone.float().norm().clamp_min(1e-6))
+
+
+def separates_documents(model: SegmentedCausalLM) -> bool:
+    """Whether documents in one packed row do not see each other."""
+    dtype = cast("nn.Embedding", model.get_input_embeddings()).weight.dtype
+    return document_leak(model) < (1e-3 if dtype == torch.float32 else 5e-2)
+
+
+def require_packing(model: SegmentedCausalLM) -> None:
+    """Check that a document in a packed row gives the hidden states that it gives alone.
+
+    Raises:
+        ValueError: when this model mixes packed documents.
+    """
+    if not separates_documents(model):
         raise ValueError(
             f"{type(model).__name__} (attention: {getattr(model.config, '_attn_implementation', None)}) mixes packed "
-            f"documents: hidden states differ by {float(distance):.2g} from those of the document alone; "
+            f"documents: hidden states differ by {document_leak(model):.2g} from those of the document alone; "
             "turn off packing and use group_by_length instead"
         )

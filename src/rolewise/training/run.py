@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from transformers import TrainerCallback, TrainingArguments, set_seed
 
+from rolewise.collation import RoleCollator
 from rolewise.modeling import SegmentedCausalLM, apply_template, load_model, load_tokenizer
 from rolewise.training import checkpoints
 from rolewise.training.config import TrainConfig, config_to_dict, differing_keys
 from rolewise.training.lora import require_peft
-from rolewise.training.packing import require_packing
+from rolewise.training.packing import require_packing, separates_documents
 from rolewise.training.prepare import Prepared, prepare_data
 from rolewise.training.progress import ProgressBar, counted
 from rolewise.training.trainer import RoleTrainer, default_collator
@@ -135,7 +136,7 @@ def train(
         args=arguments,
         train_dataset=data.dataset,
         eval_dataset=held_out.dataset if held_out else None,
-        data_collator=_Collators(default_collator(tokenizer, model, packed=config.packing)),
+        data_collator=_collator(config, tokenizer, model, tell),
         processing_class=tokenizer,
         callbacks=[*([ProgressBar(progress)] if progress else []), *callbacks],
         table_lr_multiple=config.table_lr_multiple,
@@ -288,6 +289,16 @@ def _prepare_model(config: TrainConfig, model: SegmentedCausalLM) -> Any:
     return add_lora(model, config.lora, base=config.model)
 
 
+def _collator(
+    config: TrainConfig, tokenizer: PreTrainedTokenizerBase, model: SegmentedCausalLM, tell: Callable[[str], None]
+) -> RoleCollator:
+    joins = config.padding_free and not config.packing
+    if joins and not separates_documents(model):
+        joins = False
+        tell(f"{type(model).__name__} cannot keep rows laid end to end apart: rows are padded (padding_free is off)")
+    return default_collator(tokenizer, model, packed=config.packing, padding_free=joins)
+
+
 def _table_report(config: TrainConfig, model: SegmentedCausalLM) -> str:
     if not config.ise:
         return "delimiter arm: no segment embeddings (the table is zero and frozen, segment_scale is 0)"
@@ -346,17 +357,6 @@ def _arguments(config: TrainConfig, output: Path) -> TrainingArguments:
         disable_tqdm=True,
         **options,
     )
-
-
-class _Collators:
-    """Training rows may be packed, evaluation rows are not: choose by what the rows have."""
-
-    def __init__(self, collator: Any) -> None:
-        self._packed = collator
-        self._plain = dataclasses.replace(collator, packed=False)
-
-    def __call__(self, features: Sequence[dict[str, Any]]) -> dict[str, torch.Tensor]:
-        return (self._packed if "position_ids" in features[0] else self._plain)(features)
 
 
 def _quiet(trainer: RoleTrainer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Iterator, Mapping, Sized
 from pathlib import Path
@@ -181,6 +182,16 @@ class RoleTrainer(Trainer):
     def _get_train_sampler(self, train_dataset: Any = None) -> Sampler[int] | None:
         return self._sampler
 
+    def get_eval_dataloader(self, eval_dataset: Any = None) -> DataLoader[Any]:
+        """As `Trainer`'s, with a row of the batch for each row of the data, which `evaluation_loop` counts."""
+        collator = self.data_collator
+        try:
+            if isinstance(collator, RoleCollator):
+                self.data_collator = dataclasses.replace(collator, padding_free=False)
+            return super().get_eval_dataloader(eval_dataset)
+        finally:
+            self.data_collator = collator
+
     def _get_eval_sampler(self, eval_dataset: Any) -> Sampler[int] | None:
         return torch.utils.data.SequentialSampler(eval_dataset)
 
@@ -294,10 +305,11 @@ def refuse_prompt_learning(config: Any) -> None:
         )
 
 
-def default_collator(tokenizer: Any, model: Any, *, packed: bool = False) -> RoleCollator:
+def default_collator(tokenizer: Any, model: Any, *, packed: bool = False, padding_free: bool = False) -> RoleCollator:
     """The collator for a model and its tokenizer."""
     pad = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else tokenizer.eos_token_id
-    return RoleCollator(pad_token_id=0 if pad is None else pad, scheme=model.role_scheme, packed=packed)
+    pad = 0 if pad is None else pad
+    return RoleCollator(pad_token_id=pad, scheme=model.role_scheme, packed=packed, padding_free=padding_free)
 
 
 def _lengths(dataset: Any) -> list[int]:
