@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from rolewise.quickstart import QuickstartConfig, answers, report, run
 from rolewise.quickstart import run as run_quickstart
 from rolewise.quickstart.plan import ARMS, Plan
 from rolewise.samples import contains_words
+from tests.training_model import save_tiny_model
 
 run_module = __import__("rolewise.quickstart.run", fromlist=["run"])
 
@@ -143,6 +147,65 @@ def test_a_second_run_says_it_is_done(tmp_path: Path, monkeypatch: pytest.Monkey
     written = json.loads((tmp_path / "run/report.json").read_text())
     assert written["figures"]["delimiter+ISE"]["separation"]["value"] == 1.0
     assert "| separation |" in (tmp_path / "run/report.md").read_text()
+
+
+@pytest.mark.slow
+def test_killed_again_and_again_it_ends_as_if_it_never_was(tmp_path: Path) -> None:
+    """SIGKILL at whatever a process of the quickstart is doing, each time a little later than the last."""
+    model = save_tiny_model(tmp_path / "model")
+
+    def start(output: Path) -> subprocess.Popen[bytes]:
+        command = [sys.executable, "-m", "rolewise", "quickstart", "--minutes", "0.5"]
+        return subprocess.Popen(
+            [*command, "--model", str(model), "--output", str(output)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+        )
+
+    began = time.monotonic()
+    _, errors = (whole := start(tmp_path / "whole")).communicate()
+    assert whole.returncode == 0, errors.decode()
+    seconds = time.monotonic() - began
+    patience = 0.4 * seconds  # long enough for a process to import everything and get somewhere
+    kills = 0
+    while True:
+        process = start(tmp_path / "killed")
+        try:
+            _, errors = process.communicate(timeout=patience)
+            break
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            kills, patience = kills + 1, patience + 0.07 * seconds
+    assert process.returncode == 0, errors.decode()
+    assert kills >= 2
+    for arm in ARMS:
+        asked, again = (
+            [sorted(answers.answers_file(tmp_path / run, arm).read_text().splitlines())] for run in ("whole", "killed")
+        )
+        assert asked == again, arm
+    whole_figures, figures = (
+        json.loads((tmp_path / run / "report.json").read_text())["figures"] for run in ("whole", "killed")
+    )
+    assert whole_figures == figures
+
+
+def test_a_report_cut_short_by_a_kill_is_not_taken_for_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_module, "_train_arm", lambda config, arm: tmp_path)
+    monkeypatch.setattr(
+        run_module, "_answer_arm", lambda arm, model, rows, output: write_answers(output, rows, arm, obedient)
+    )
+    monkeypatch.setattr(run_module, "show_report", lambda *_: None)
+    config = prepared(tmp_path)
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(Path, "replace", lambda *_: (_ for _ in ()).throw(OSError("killed")))
+        with pytest.raises(OSError, match="killed"):
+            run(config)
+    assert not (config.output / "report.md").exists()
+    (config.output / "train.jsonl").unlink()  # as a kill within --fresh leaves it
+    assert run(config) == 0
+    assert (config.output / "train.jsonl").exists()
+    assert (config.output / "report.md").read_text().startswith("# Quickstart")
 
 
 def test_the_example_shows_an_attack_that_works_on_the_base_model() -> None:

@@ -196,4 +196,7 @@ def write_report(
         },
     }
     (config.output / FIGURES).write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    (config.output / REPORT).write_text("\n".join(lines), encoding="utf-8")
+    # The report says that the run is done, so it appears last and whole.
+    unfinished = config.output / f".{REPORT}.tmp"
+    unfinished.write_text("\n".join(lines), encoding="utf-8")
+    unfinished.replace(config.output / REPORT)

@@ -68,14 +68,16 @@ def _prepare(config: QuickstartConfig) -> tuple[list[Row], bool]:
         "test_samples": plan.test_samples,
     }
     if config.fresh and plan_file.exists():  # only ever delete what a quickstart made
-        for name in (PLAN_FILE, REPORT, FIGURES, "train.jsonl", "test.jsonl", "answers", "models"):
+        # The plan goes last: what a kill leaves is still known to be ours.
+        for name in (REPORT, FIGURES, "train.jsonl", "test.jsonl", "answers", "models", PLAN_FILE):
             path = output / name
             if path.is_dir():
                 shutil.rmtree(path)
             else:
                 path.unlink(missing_ok=True)
     rows = list(evaluation_rows(plan.test_samples, config.seed))
-    if plan_file.exists():
+    resumed = plan_file.exists()
+    if resumed:
         stored = json.loads(plan_file.read_text(encoding="utf-8"))
         differing = [key for key in wanted if stored.get(key) != wanted[key]]
         if differing:
@@ -84,12 +86,13 @@ def _prepare(config: QuickstartConfig) -> tuple[list[Row], bool]:
                 f"{output} holds a quickstart of other settings ({changes}); name another --output, or start over "
                 "with --fresh"
             )
-        return rows, True
     output.mkdir(parents=True, exist_ok=True)
-    write_jsonl(training_rows(plan.training_rows, config.seed), output / "train.jsonl")
-    write_jsonl(rows, output / "test.jsonl")
-    write_jsonl([wanted], plan_file)
-    return rows, False
+    for name, made in (("train.jsonl", training_rows(plan.training_rows, config.seed)), ("test.jsonl", rows)):
+        if not (resumed and (output / name).exists()):
+            write_jsonl(made, output / name)
+    if not resumed:
+        write_jsonl([wanted], plan_file)
+    return rows, resumed
 
 
 def _train_arm(config: QuickstartConfig, arm: str) -> Path:
