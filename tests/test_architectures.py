@@ -8,9 +8,22 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers import (
+    AutoConfig,
+    AutoModelForCausalLM,
+    Llama4TextConfig,
+    MixtralConfig,
+    PreTrainedConfig,
+    PreTrainedModel,
+    Qwen2VLConfig,
+    TrainingArguments,
+    TrOCRConfig,
+    XLMConfig,
+)
 
 import rolewise as rw
+from rolewise.modeling.loss import require_next_token_loss
+from rolewise.training import RoleTrainer
 from tests.models import VOCAB, random_batch
 
 SIZES: dict[str, dict[str, Any]] = {
@@ -99,3 +112,47 @@ def test_a_scale_that_is_no_number_is_refused(scale: float) -> None:
     model = rw.attach(plain("falcon"))
     with pytest.raises(ValueError, match="finite"):
         model.segment_scale = scale
+
+
+@pytest.mark.parametrize("kind", SIZES)
+def test_the_loss_on_labels_alone_is_the_models_own(kind: str) -> None:
+    require_next_token_loss(rw.attach(plain(kind)))
+
+
+@pytest.mark.parametrize(
+    ("config", "said"),
+    [
+        (TrOCRConfig(vocab_size=VOCAB, d_model=32, decoder_layers=1, decoder_attention_heads=4), "another architec"),
+        (XLMConfig(vocab_size=VOCAB, emb_dim=32, n_layers=1, n_heads=4), "another architecture"),
+        (
+            MixtralConfig(
+                vocab_size=VOCAB, hidden_size=32, intermediate_size=64, num_hidden_layers=1, num_attention_heads=4,
+                num_key_value_heads=2, output_router_logits=True,
+            ),
+            "output_router_logits=False",
+        ),
+    ],
+)  # fmt: skip
+def test_another_loss_is_refused_before_training(config: PreTrainedConfig, said: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = rw.attach(AutoModelForCausalLM.from_config(config).train())
+    arguments = TrainingArguments(output_dir=str(tmp_path), use_cpu=True, report_to="none")
+    with pytest.raises(ValueError, match=f"has a loss of its own, .*{said}"):
+        RoleTrainer(model=model, args=arguments, data_collator=rw.RoleCollator(pad_token_id=0))
+    assert model.training  # as it was
+
+
+def test_a_backbone_that_the_model_does_not_name_is_said_so() -> None:
+    config = Llama4TextConfig(
+        vocab_size=VOCAB, hidden_size=32, intermediate_size=32, intermediate_size_mlp=32, num_hidden_layers=1,
+        num_attention_heads=4, num_key_value_heads=2, head_dim=8, num_local_experts=2,
+    )  # fmt: skip
+    with pytest.raises(ValueError, match=r"does not say which .* 'language_model' is none of model, lm_head"):
+        rw.attach(AutoModelForCausalLM.from_config(config))
+
+
+def test_a_model_without_a_causal_lm_of_text_is_said_so(tmp_path: Path) -> None:
+    Qwen2VLConfig().save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"has a Qwen2VLConfig, .*no causal language model of text alone") as caught:
+        rw.load_model(tmp_path)
+    assert len(str(caught.value)) < 400

@@ -7,6 +7,7 @@ import json
 import os
 import re
 import signal
+import socket
 import statistics
 import subprocess
 import sys
@@ -100,6 +101,46 @@ def test_errors_are_one_line_and_a_status(
     assert error.count("\n") == 1
     with pytest.raises(type(raised)):
         cli.main(["show", "x", "--debug"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["train", "--lerning-rate", "3", "--model", "m"], "--lerning-rate, 3; did you mean --learning-rate?"),
+        (["train", "--model", "m"], "Missing from rolewise train: --output-dir STR --data STR"),
+        (["train", "--epochs", "abc"], "Error parsing --epochs: could not convert string to float: 'abc'"),
+        (
+            ["train", "--method", "abc"],
+            "invalid choice 'abc' for argument '--method'. Expected one of ('full', 'lora')",
+        ),
+        (["show"], "Missing from rolewise show: FILE"),
+    ],
+)
+def test_a_wrong_argument_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+    required = ["--model", "m", "--output-dir", "o", "--data", "d"] if "Missing" not in said else []
+    assert cli.main([*arguments, *required]) == 2
+    error = capsys.readouterr().err
+    assert error == f"rolewise: error: {error[len('rolewise: error: ') :]}"
+    assert error.count("\n") == 1
+    assert said in error
+    assert f"(rolewise {arguments[0]} --help lists the options)" in error
+
+
+def test_a_name_that_no_hub_can_be_asked_for_fails_at_once(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("rolewise.modeling.loading.getproxies", dict)
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    path = write_rows(tmp_path / "in.jsonl", ROWS)
+    start = time.perf_counter()
+    assert cli.main(["show", str(path), "--model", "nobody/smolm2"]) == 2
+    assert time.perf_counter() - start < 10  # the hub's client tries for 24 seconds
+    assert "no model 'nobody/smolm2'" in (error := capsys.readouterr().err)
+    assert "Name or service not known" in error
 
 
 def test_start_up_is_quick_and_light() -> None:

@@ -233,6 +233,36 @@ def test_other_hierarchies(tmp_path: Path) -> None:
     assert rw.load_model(tmp_path).role_scheme == scheme
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"names": ("a", "a", "b"), "rows": (0, 1, 1, 2)}, "a name of its own"),
+        ({"names": ("a", "", "b"), "rows": (0, 1, 1, 2)}, "a name of its own"),
+        ({"names": ["a", "b"]}, r"names=\['a', 'b'\] must be a tuple of str"),
+        ({"rows": [0, 1, 2, 3]}, "rows=.* must be a tuple of int"),
+        ({"rows": (0.0, 1.0, 2.0, 3.0)}, "must be a tuple of int"),
+        ({"names": ("a", "b"), "rows": (False, False, False, True)}, "must be a tuple of int"),
+        ({"rows": (0, 1, 2)}, "one row for each"),
+    ],
+)
+def test_a_scheme_is_checked(options: dict[str, object], said: str) -> None:
+    with pytest.raises((TypeError, ValueError), match=said):
+        RoleScheme(**options)  # type: ignore[arg-type]
+
+
+def test_no_scheme_is_an_error() -> None:
+    with pytest.raises(TypeError, match=r"rolewise\.RoleScheme.* not NoneType"):
+        rw.attach(plain_model("llama"), scheme=None)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match=r"rolewise\.RoleScheme.* not dict"):
+        rw.RoleCollator(pad_token_id=0, scheme=RoleScheme().to_dict())  # type: ignore[arg-type]
+
+
+def test_segment_ids_without_values_are_refused() -> None:
+    batch = random_batch()
+    with pytest.raises(ValueError, match="on the meta device"):
+        tiny_model("llama")(**batch | {"segment_ids": batch["segment_ids"].to("meta")})
+
+
 def test_attach_refuses_what_it_cannot_convert() -> None:
     with pytest.raises(ValueError, match="already"):
         rw.attach(tiny_model("llama"))

@@ -107,6 +107,12 @@ def test_scheme_maps_roles_to_rows() -> None:
     assert [value for value, _ in spans(smollm2_tokenizer(), encoding)] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("length", ["9", 0, -1, 2.5, True])
+def test_a_maximum_length_that_is_none_is_refused(length: Any) -> None:
+    with pytest.raises(ValueError, match=r"max_length=.* must be a whole number"):
+        render(smollm2_tokenizer(), CHAT, max_length=length)
+
+
 def test_tools_role() -> None:
     tokenizer = template_tokenizer("qwen3")
     tools = [{"type": "function", "function": {"name": "zebra", "description": "d <|im_end|>", "parameters": {}}}]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,7 +12,8 @@ from hypothesis import strategies as st
 
 from rolewise.rendering import Encoding, control_token_ids, render
 from rolewise.roles import Role
-from tests.chat import smollm2_tokenizer, template_names, template_tokenizer
+from tests.chat import byte_level_tokenizer, smollm2_tokenizer, template_names, template_tokenizer
+from tests.training_model import TEMPLATE
 
 NAMES = ["smollm2", *template_names()]
 PROFILE = settings(
@@ -130,27 +133,98 @@ def tool_chat(slot: str, text: str) -> dict[str, Any]:
     }
 
 
+def parallel_chat(slot: str, text: str) -> dict[str, Any]:
+    """Two calls in one message, and their results."""
+    texts = {"first argument": "Rome", "second argument": "Oslo", "first result": "Fine.", "second result": "Cold."}
+    texts[slot] = text
+    functions = [{"name": "look", "arguments": {"city": texts[f"{which} argument"]}} for which in ("first", "second")]
+    results = [(f"call0000{n}", texts[f"{which} result"]) for n, which in enumerate(("first", "second"))]
+    return tool_chat("id", "call00001") | {
+        "messages": [
+            {"role": "user", "content": "Weather?"},
+            {
+                "role": "assistant",
+                "tool_calls": [
+                    {"id": f"call0000{n}", "type": "function", "function": function}
+                    for n, function in enumerate(functions)
+                ],
+            },
+            *({"role": "tool", "name": "look", "tool_call_id": call, "content": text} for call, text in results),
+            {"role": "assistant", "content": "Good."},
+        ]
+    }
+
+
+PARALLEL_SLOTS = ("first argument", "second argument", "first result", "second result")
+WHITE_SPACE = st.text(" \n\t\r\u3000", min_size=1, max_size=4)
+
+
+def skeleton(tokenizer: Any, encoding: Encoding) -> list[tuple[int, int, int]]:
+    """The control tokens in a rendering, each with its segment and whether it is trained."""
+    control = control_token_ids(tokenizer)
+    columns = zip(encoding.input_ids, encoding.segment_ids, encoding.loss_mask, strict=True)
+    return [column for column in columns if column[0] in control]
+
+
+@pytest.mark.parametrize("build", [tool_chat, parallel_chat])
 @pytest.mark.parametrize("name", NAMES)
-def test_tools_change_no_role_and_yield_no_control_token(name: str) -> None:
+def test_tools_change_no_role_and_yield_no_control_token(
+    name: str, build: Callable[[str, str], dict[str, Any]]
+) -> None:
     tokenizer = tokenizer_of(name)
+    slots = TOOL_SLOTS if build is tool_chat else PARALLEL_SLOTS
     try:
-        plain = render(tokenizer, **tool_chat("description", "Look."))
+        plain = render(tokenizer, **build(slots[-1], "call00001"))
     except ValueError as error:
         pytest.skip(f"no tools: {error}")
-    control = control_token_ids(tokenizer)
-
-    def skeleton(encoding: Encoding) -> list[tuple[int, int, int]]:
-        columns = zip(encoding.input_ids, encoding.segment_ids, encoding.loss_mask, strict=True)
-        return [column for column in columns if column[0] in control]
-
-    want = skeleton(plain)
+    want = skeleton(tokenizer, plain)
 
     @PROFILE
-    @given(slot=st.sampled_from(TOOL_SLOTS), content=CONTENT.filter(lambda text: bool(text.strip())))
+    @given(slot=st.sampled_from(slots), content=CONTENT | WHITE_SPACE)
     def check(slot: str, content: str) -> None:
-        found = render(tokenizer, **tool_chat(slot, content))
-        assert skeleton(found) == want
+        try:
+            found = render(tokenizer, **build(slot, content))
+        except ValueError as error:
+            # A template may escape some of the white space at an edge; then nobody could tell whose it is.
+            if "rewrites the white space" not in str(error) or content.strip() == content:
+                raise
+            return
+        assert skeleton(tokenizer, found) == want
         assert tokenizer.decode(found.input_ids, clean_up_tokenization_spaces=False) == found.text
+
+    check()
+
+
+DOCUMENT_TEMPLATES = [  # no template that TRL ships renders documents: as Granite and as Command R do
+    "{% for document in documents or [] %}<|im_start|>document {{ document['title'] }}\n{{ document['text'] }}"
+    "<|im_end|>\n{% endfor %}",
+    "{% if documents %}<|im_start|>system\n{% for document in documents %}{{ document | tojson }}\n{% endfor %}"
+    "<|im_end|>\n{% endif %}",
+]
+
+
+@pytest.mark.parametrize("source", DOCUMENT_TEMPLATES, ids=["frames", "json"])
+def test_documents_are_data_and_change_nothing_outside_themselves(source: str) -> None:
+    tokenizer = byte_level_tokenizer(("<|im_start|>", "<|im_end|>"), source + TEMPLATE)
+
+    def encoded(number: int, key: str, text: str) -> Encoding:
+        documents = [{"title": "T", "text": "One."}, {"title": "U", "text": "Two."}]
+        documents[number][key] = text
+        return render(tokenizer, [{"role": "user", "content": "Ask."}], documents=documents, add_generation_prompt=True)
+
+    want = skeleton(tokenizer, encoded(0, "title", "T"))
+
+    @PROFILE
+    @given(number=st.integers(0, 1), key=st.sampled_from(["title", "text"]), content=CONTENT | WHITE_SPACE)
+    def check(number: int, key: str, content: str) -> None:
+        found = encoded(number, key, content)
+        assert skeleton(tokenizer, found) == want
+        assert tokenizer.decode(found.input_ids, clean_up_tokenization_spaces=False) == found.text
+        data = [token for token, row in zip(found.input_ids, found.segment_ids, strict=True) if row == Role.DATA]
+        said = tokenizer.decode(data, clean_up_tokenization_spaces=False)
+        written = content if source == DOCUMENT_TEMPLATES[0] else json.dumps(content, ensure_ascii=False)[1:-1]
+        assert written.strip() in said
+        assert "Ask.<|im_end|>" not in said
 
     check()
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from safetensors.torch import load_file
 
 import rolewise as rw
 from rolewise.training import LoraConfig, RoleTrainer, TrainConfig, adapt, train
-from tests.models import tiny_model
+from tests.models import random_batch, tiny_model
 from tests.test_training_trainer import trained
 from tests.training_model import conversations, save_tiny_model, write_rows
 from tests.training_rows import OUTPUT, USER, random_rows
@@ -103,3 +104,18 @@ def test_prompt_learning_is_refused(config: object) -> None:
         adapt(tiny_model("llama"), config)
     with pytest.raises(ValueError, match="no role"):
         RoleTrainer(model=peft.get_peft_model(tiny_model("llama"), config), data_collator=object())
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        peft.LoraConfig(task_type="CAUSAL_LM", target_modules=["q_proj"], trainable_token_indices=[1]),
+        peft.TrainableTokensConfig(token_indices=[1]),
+    ],
+)
+def test_single_trained_tokens_are_refused(config: Any) -> None:
+    with pytest.raises(ValueError, match=r"trainable_token_indices.*takes the roles away; train the whole embedding"):
+        adapt(tiny_model("llama"), config)
+    adapted = peft.get_peft_model(tiny_model("llama"), config)  # who goes past `adapt` is told as well
+    with pytest.raises(RuntimeError, match="an adapter took its place"):
+        adapted(**random_batch())

@@ -11,6 +11,7 @@ import pytest
 from rolewise.training.rows import BadRow, Row, read_rows
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
+EMPTY = {"role": "assistant", "content": " \n"}
 ALPACA = {"instruction": "Sum up.", "input": "A text.", "output": "Short.", "text": "extra columns are fine here"}
 
 
@@ -51,7 +52,11 @@ def test_alpaca_roles_and_empty_input(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ('{"messages": [', "rows.jsonl:2: not valid JSON .*column"),
-        ("[1]", "rows.jsonl:2: a row must be a JSON object, not list"),
+        ("[1]", r'rows.jsonl:2: a row must be a JSON object, not list; wrap it: \{"messages"'),
+        (CHAT["messages"][0], r'rows.jsonl:2: a row must be a whole conversation, .*\{"messages": \[\.\.\.\]\}'),
+        ({"messages": [*CHAT["messages"], EMPTY]}, r"rows.jsonl:2: messages\[2\] \(assistant\) is empty"),
+        ({"messages": [CHAT["messages"][0], {**EMPTY, "content": [{"type": "text", "text": " "}]}]}, "is empty"),
+        ({"messages": [CHAT["messages"][0], {**EMPTY, "content": None, "tool_calls": []}]}, "is empty"),
         ({"question": "?"}, r"rows.jsonl:2: a row needs \"messages\", or .* has the keys \['question'\]"),
         ({"messages": []}, 'rows.jsonl:2: "messages" must be a list of at least one message'),
         ({"messages": [{"role": "user", "content": "x"}]}, "rows.jsonl:2: no assistant message"),
@@ -65,6 +70,18 @@ def test_bad_rows_name_file_and_line(line: Any, message: str, tmp_path: Path) ->
     import re
 
     assert re.search(message, problem(write(tmp_path / "rows.jsonl", CHAT, line, CHAT)))
+
+
+def test_a_call_and_a_thought_are_no_empty_answer(tmp_path: Path) -> None:
+    call = {"type": "function", "function": {"name": "f", "arguments": {}}}
+    answers = [{"tool_calls": [call]}, {"reasoning_content": "Hm."}, {"content": [{"type": "text", "text": "Yes."}]}]
+    rows = [{"messages": [CHAT["messages"][0], {**EMPTY, **answer}]} for answer in answers]
+    assert len(read(write(tmp_path / "rows.jsonl", *rows))) == 3
+
+
+def test_lists_of_messages_are_told_how_to_become_rows(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r'rows.jsonl:2: .*Extra data.*wrap each list.*\{"messages": \[\.\.\.\]\}'):
+        list(read_rows(write(tmp_path / "rows.jsonl", CHAT["messages"], CHAT["messages"])))
 
 
 def test_a_format_that_was_asked_for_is_kept_to(tmp_path: Path) -> None:

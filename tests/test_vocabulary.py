@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 import rolewise as rw
+from rolewise.modeling import load_tokenizer
 from tests.chat import byte_level_tokenizer
-from tests.models import tiny_model
+from tests.models import plain_model, tiny_model
 
 
 @pytest.mark.parametrize("family", ["llama", "qwen3", "gpt2"])
@@ -70,3 +72,30 @@ def test_load_gives_a_base_model_a_template_and_saves_it_along(tmp_path: Path) -
         assert torch.equal(model(**batch).logits, again(**second).logits)
     with pytest.raises(ValueError, match="nonsense"):
         rw.load(tmp_path / "base", template="nonsense")
+
+
+def test_encode_takes_the_scheme_of_the_model_and_no_other(tmp_path: Path) -> None:
+    tokenizer = byte_level_tokenizer(("<|endoftext|>",), None)
+    tokenizer.eos_token = "<|endoftext|>"
+    plain_model("llama", vocab=len(tokenizer)).save_pretrained(tmp_path / "base")
+    tokenizer.save_pretrained(tmp_path / "base")
+    scheme = rw.RoleScheme(names=("instruction", "data", "output"), rows=(0, 0, 1, 2))
+    model, loaded = rw.load(tmp_path / "base", scheme=scheme)
+    model.save_pretrained(tmp_path / "saved")
+    messages = [{"role": "user", "content": "a"}, {"role": "data", "content": "b"}]
+    for own in (loaded, load_tokenizer(tmp_path / "saved")):  # the note is saved along
+        batch = rw.encode(own, messages, return_tensors="pt")
+        assert set(batch["segment_ids"][0].tolist()) == {0, 1}
+        assert rw.encode(own, messages, scheme=model.role_scheme).segment_ids == batch["segment_ids"][0].tolist()
+        # Of its rows none is out of range, but DATA would be OUTPUT to the model.
+        with pytest.raises(ValueError, match=r"instruction.*leave scheme out, or pass model\.role_scheme"):
+            rw.encode(own, messages, scheme=rw.RoleScheme())
+    with pytest.raises(TypeError, match="not str"):
+        rw.encode(tokenizer_without_note(), messages, scheme="default")
+
+
+def tokenizer_without_note() -> Any:
+    tokenizer = byte_level_tokenizer(("<|endoftext|>",), None)
+    tokenizer.eos_token = "<|endoftext|>"
+    rw.prepare_tokenizer(tokenizer, "text")
+    return tokenizer

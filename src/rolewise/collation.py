@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from rolewise.roles import DEFAULT_SCHEME, RoleScheme
+from rolewise.roles import DEFAULT_SCHEME, RoleScheme, require_scheme
 
 if TYPE_CHECKING:
     import torch
@@ -51,6 +51,7 @@ class RoleCollator:
     """Round the batch's length up to a multiple of this, for hardware that likes it."""
 
     def __post_init__(self) -> None:
+        require_scheme(self.scheme)
         if self.padding_side not in ("left", "right"):
             raise ValueError(f"padding_side={self.padding_side!r} must be 'left' or 'right'")
         if (self.packed or self.padding_free) and self.padding_side == "left":

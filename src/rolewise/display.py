@@ -221,14 +221,16 @@ def print_conversation(
     messages: Sequence[Any],
     *,
     console: Console | None = None,
-    scheme: RoleScheme = DEFAULT_SCHEME,
+    scheme: RoleScheme | None = None,
     boundaries: bool = False,
     with_legend: bool = True,
     **options: Any,
 ) -> None:
     """Print a conversation as the model gets it; `options` go to `rolewise.render`."""
     from rolewise.rendering import render
+    from rolewise.rendering.schemes import scheme_of
 
+    scheme = scheme_of(tokenizer, scheme)
     encoding = render(tokenizer, messages, scheme=scheme, **options)
     tokens = shown_tokens(tokenizer, encoding, scheme)
     print_tokens(tokens, console=console, scheme=scheme, boundaries=boundaries, with_legend=with_legend)

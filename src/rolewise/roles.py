@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import Any
+from typing import Any, cast
 
 
 class Role(IntEnum):
@@ -25,8 +25,9 @@ class RoleScheme:
     rows=(0, 0, 1, 2))`.
 
     Raises:
-        ValueError: when a role has no row, a row has no role, or OUTPUT shares its row with another role
-            (a generated token must never look like anybody else's).
+        TypeError: when a name is no string or a row no integer.
+        ValueError: when a name stands for two rows, a role has no row, a row has no role, or OUTPUT shares its row
+            with another role (a generated token must never look like anybody else's).
     """
 
     names: tuple[str, ...] = ("system", "user", "data", "output")
@@ -35,6 +36,10 @@ class RoleScheme:
     """The row that each `Role` takes, indexed by the role."""
 
     def __post_init__(self) -> None:
+        _check_tuple("names", self.names, str)
+        _check_tuple("rows", self.rows, int)
+        if len(set(self.names)) != len(self.names) or "" in self.names:
+            raise ValueError(f"names={self.names} must give each row a name of its own")
         if len(self.rows) != len(Role):
             raise ValueError(f"rows={self.rows} must name one row for each of {[role.name for role in Role]}")
         if set(self.rows) != set(range(len(self.names))):
@@ -67,5 +72,23 @@ class RoleScheme:
         """Read back what `to_dict` wrote."""
         return cls(names=tuple(stored["names"]), rows=tuple(stored["rows"]))
 
+
+def require_scheme(scheme: object) -> RoleScheme:
+    """`scheme` when it is one.
+
+    Raises:
+        TypeError: when it is not.
+    """
+    if not isinstance(scheme, RoleScheme):
+        raise TypeError(f"scheme must be a rolewise.RoleScheme, such as model.role_scheme, not {type(scheme).__name__}")
+    return scheme
+
+
+def _check_tuple(field: str, values: object, kind: type) -> None:
+    if not isinstance(values, tuple) or any(type(value) is not kind for value in cast("tuple[object, ...]", values)):
+        raise TypeError(f"{field}={values!r} must be a tuple of {kind.__name__}, such as {_EXAMPLES[field]}")
+
+
+_EXAMPLES = {"names": ("instruction", "data", "output"), "rows": (0, 0, 1, 2)}
 
 DEFAULT_SCHEME = RoleScheme()

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
+import re
+import sys
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -9,11 +13,14 @@ import tyro
 
 _Config = TypeVar("_Config")
 
+_RULE = re.compile("[─╭╮╰╯]{3}|-{4}")
+_EDGE = re.compile("^(│ |  )")  # the second, and the second rule, where the terminal knows ASCII only
+
 
 def parse(
     config: type[_Config], arguments: Sequence[str], *, command: str, teach: str, default: _Config | None = None
 ) -> _Config:
-    """Read `arguments` into `config`; exits as argparse does, with 0 after `--help` and 2 after a wrong argument.
+    """Read `arguments` into `config`; exits with 0 after `--help`.
 
     Args:
         config: a dataclass whose attribute docstrings are the options' help.
@@ -21,6 +28,39 @@ def parse(
         command: the command's name.
         teach: what `--help` says first: what the command is for, with an example.
         default: values to start from.
+
+    Raises:
+        ValueError: in one line, when an option is unknown, lacks a value or has one of another kind.
     """
     options: dict[str, Any] = {} if default is None else {"default": default}
-    return tyro.cli(config, prog=f"rolewise {command}", description=teach, args=list(arguments), **options)
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said):
+            return tyro.cli(config, prog=f"rolewise {command}", description=teach, args=list(arguments), **options)
+    except SystemExit as stop:
+        if stop.code != 2 or not (problem := _in_one_line(said.getvalue())):
+            sys.stderr.write(said.getvalue())
+            raise
+        raise ValueError(f"{problem} (rolewise {command} --help lists the options)") from None
+
+
+def _in_one_line(box: str) -> str:
+    """What tyro says of a wrong argument in a box with the options' help: what is wrong, and which options it means.
+
+    The first part of the box has the problem; a later one may have near matches. Help is indented more deeply.
+    """
+    parts: list[list[str]] = [[]]
+    for line in box.splitlines():
+        if _RULE.search(line):
+            parts.append([])
+        else:
+            parts[-1].append(_EDGE.sub("", line.rstrip("│ "), count=1))
+    if "╭" not in box:  # there the title stands in a line of its own
+        del parts[0]
+    parts = [part for part in parts if part]
+    if not parts:
+        return ""
+    problem = " ".join(line.strip() for line in parts[0] if not line.startswith(" " * 5)).rstrip(".")
+    hints = [line for part in parts[1:] if part[0].startswith("Perhaps") for line in part if line.startswith("    --")]
+    near = list(dict.fromkeys(line.split()[0] for line in hints))
+    return problem + (f"; did you mean {' or '.join(near)}?" if near else "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import tyro
@@ -37,8 +38,24 @@ def main(arguments: Sequence[str]) -> int:
     from rolewise.training import train
 
     quiet_libraries()
-    train(config)
+    with _leaving_together():
+        train(config)
     return 0
+
+
+@contextlib.contextmanager
+def _leaving_together() -> Generator[None]:
+    """Under torchrun, end the processes' group that the run began: gloo aborts a process whose peer just left."""
+    from torch import distributed
+
+    begun_by_us = distributed.is_available() and not distributed.is_initialized()
+    try:
+        yield
+        if begun_by_us and distributed.is_initialized():
+            distributed.barrier()
+    finally:
+        if begun_by_us and distributed.is_initialized():
+            distributed.destroy_process_group()
 
 
 def _split(arguments: list[str]) -> tuple[str | None, list[str]]:

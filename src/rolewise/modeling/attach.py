@@ -11,7 +11,7 @@ from transformers.models.auto.modeling_auto import MODEL_FOR_MASKED_LM_MAPPING_N
 
 from rolewise.modeling.families import PAPER_INIT_STD, segmented_class
 from rolewise.modeling.mixin import SegmentedCausalLM
-from rolewise.roles import DEFAULT_SCHEME, RoleScheme
+from rolewise.roles import DEFAULT_SCHEME, RoleScheme, require_scheme
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -42,11 +42,18 @@ def attach(
             given or negative.
     """
     name = type(model).__name__
+    require_scheme(scheme)
     if isinstance(model, SegmentedCausalLM):
         raise ValueError(f"{name} has a segment table already; use it as it is, or load the plain model to start anew")
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(f"{name} is an encoder-decoder model; Rolewise needs a decoder-only causal LM")
-    if model.get_output_embeddings() is None or model.base_model is model:
+    if model.get_output_embeddings() is not None and model.base_model is model:
+        raise ValueError(
+            f"{name} does not say which of its modules is the backbone (its base_model_prefix "
+            f"{model.base_model_prefix!r} is none of {', '.join(dict(model.named_children()))}), and the roles are "
+            "added there; Rolewise does not support this architecture yet"
+        )
+    if model.get_output_embeddings() is None:
         raise ValueError(f"{name} has no language-model head over a backbone; load it with AutoModelForCausalLM")
     if (
         model.config.model_type in MODEL_FOR_MASKED_LM_MAPPING_NAMES

@@ -7,12 +7,17 @@ import importlib.util
 import json
 import logging
 import os
+import re
 import shutil
+import socket
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+from urllib.request import getproxies
 
 import torch
+from huggingface_hub import constants, try_to_load_from_cache
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 
 from rolewise.modeling.attach import attach
@@ -212,6 +217,8 @@ def _read_gguf(path: Path, dtype: torch.dtype | str = torch.float32) -> PreTrain
 
 
 def _model_type(name: str) -> str:
+    if not Path(name).exists():
+        _require_hub(name)
     try:
         config, _ = PreTrainedConfig.get_config_dict(name)
     except OSError as error:
@@ -219,11 +226,39 @@ def _model_type(name: str) -> str:
     return config.get("model_type") or AutoConfig.from_pretrained(name).model_type
 
 
+def _require_hub(name: str) -> None:
+    """Say at once that a name is no model here where there is no hub to ask; its client would try for half a minute.
+
+    Raises:
+        FileNotFoundError: when the hub's host has no address, and the model is not in the hub's cache.
+    """
+    host = urlsplit(constants.ENDPOINT).hostname
+    try:
+        cached = isinstance(try_to_load_from_cache(name, "config.json"), str)
+    except ValueError:  # no name of the hub's form: transformers will say so
+        return
+    if cached or constants.HF_HUB_OFFLINE or getproxies():
+        return
+    try:
+        socket.getaddrinfo(host, None)
+    except socket.gaierror as error:
+        if error.errno == socket.EAI_NONAME:  # not one that may pass
+            raise FileNotFoundError(
+                f"no model {name!r}: it is not a directory here, not {PACKAGED!r}, and the hub cannot be reached "
+                f"({host}: {error.strerror}); check the name, or the network"
+            ) from error
+
+
 def _explained(name: str, error: Exception) -> Exception:
     """The error a user should see for what reading the weights raised."""
     text = str(error)
     if type(error).__name__ == "SafetensorError":
         return ValueError(f"the weights in {name!r} are damaged or truncated ({text}); copy or save them again")
+    if found := re.search(r"Unrecognized configuration class <class '[\w.]*?(\w+)'>.*AutoModelForCausalLM", text, re.S):
+        return ValueError(
+            f"{name!r} has a {found[1]}, for which transformers has no causal language model of text alone (it may be "
+            "multi-modal, or no decoder); use a model that AutoModelForCausalLM loads"
+        )
     if isinstance(error, OSError) and Path(name).is_dir() and "safetensors" in text:
         return ValueError(
             f"{name!r} has no safetensors weights; Rolewise reads nothing that is unpickled. Convert them once with "

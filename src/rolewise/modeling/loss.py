@@ -17,9 +17,10 @@ def labelled_loss(
 ) -> torch.Tensor:
     """Next-token cross-entropy over the labelled tokens of `batch`, a scalar.
 
-    Equal to the loss of `model(**batch)`, but the LM head runs only at positions whose next token has a label. Half
-    the tokens of an instruction row are prompt, and the head's [batch, seq, vocab] logits are most of the memory of
-    training on a large vocabulary. Whatever the model does after its head (soft caps, scales) is kept.
+    Equal to the loss of `model(**batch)` (see `require_next_token_loss`), but the LM head runs only at positions whose
+    next token has a label. Half the tokens of an instruction row are prompt, and the head's [batch, seq, vocab] logits
+    are most of the memory of training on a large vocabulary. Whatever the model does after its head (soft caps,
+    scales) is kept.
 
     Args:
         model: a causal LM, wrapped (DDP, FSDP, PEFT) or not.
@@ -45,6 +46,44 @@ def labelled_loss(
         logits = model(**inputs, use_cache=False).logits
     loss = nn.functional.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets, reduction="sum")
     return loss / (targets.numel() if num_items is None else num_items)
+
+
+@torch.no_grad()
+def require_next_token_loss(model: nn.Module) -> None:
+    """Refuse a model that is trained on another loss than `labelled_loss`, by asking both for a small random batch.
+
+    A few architectures in transformers leave the shift by one to the caller (TrOCR, XLM), and some add a term.
+
+    Args:
+        model: a segmented causal LM with its weights (nothing is checked on the meta device), not sharded yet.
+
+    Raises:
+        ValueError: when the two differ.
+    """
+    if any(parameter.is_meta for parameter in model.parameters()):
+        return
+    embedding: Any = model.get_input_embeddings()  # pyright: ignore[reportCallIssue]
+    generator = torch.Generator().manual_seed(0)
+    ids_BS = torch.randint(embedding.weight.shape[0], (1, 16), generator=generator).to(embedding.weight.device)
+    batch = {"input_ids": ids_BS, "segment_ids": torch.zeros_like(ids_BS), "labels": ids_BS}
+    was_training = model.training
+    model.eval()
+    try:
+        own, ours = model(**batch, use_cache=False).loss, labelled_loss(model, batch)
+    finally:
+        model.train(was_training)
+    if own is None or not own.isfinite():
+        return
+    tolerance = 1e-3 if embedding.weight.dtype == torch.float32 else 3e-2
+    equal = abs(own - ours) <= tolerance * max(1.0, abs(ours))
+    router = getattr(getattr(model, "config", None), "output_router_logits", False)  # adds a term, if a small one
+    if equal and not router:
+        return
+    raise ValueError(
+        f"{type(model).__name__} has a loss of its own, {own:.6g} where the cross-entropy of the next token is "
+        f"{ours:.6g} on the same tokens, so it cannot be trained as a causal language model; "
+        + ("set output_router_logits=False in its configuration" if router else "use another architecture")
+    )
 
 
 @contextmanager

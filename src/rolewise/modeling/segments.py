@@ -78,6 +78,11 @@ def check_segment_ids(
             f"segment_ids have shape {list(segment_ids.shape)} but the tokens have shape {list(shape)}; "
             "every token needs one segment id: build both with rolewise.encode, and pad both on the same side"
         )
+    if check_range and segment_ids.is_meta:
+        raise ValueError(
+            "segment_ids are on the meta device, so they have no values; build them with rolewise.encode, and move "
+            "them to the model's device"
+        )
     if check_range and segment_ids.numel():
         low, high = (int(bound) for bound in torch.aminmax(segment_ids))
         if low < 0 or high >= num_segments:
@@ -170,8 +175,8 @@ def check_segments_used(backbone: nn.Module, args: tuple[Any, ...], output: Any)
     _handover.rows = None
     if unused and output is not None:
         raise RuntimeError(
-            f"{type(backbone).__name__} did not call its input embedding, so the roles were not applied; "
-            "Rolewise does not support this architecture yet"
+            f"{type(backbone).__name__} did not call its input embedding, so the roles were not applied; an adapter "
+            "took its place (PEFT's trainable_token_indices), or Rolewise does not support this architecture yet"
         )
 
 

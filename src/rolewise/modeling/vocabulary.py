@@ -9,10 +9,13 @@ from torch import nn
 
 from rolewise.modeling.mixin import SegmentedCausalLM
 from rolewise.rendering import PreparedTokenizer, prepare_tokenizer
+from rolewise.rendering.schemes import note_scheme
 
 
 def apply_template(model: SegmentedCausalLM, tokenizer: Any, template: str = "auto") -> PreparedTokenizer:
     """Give a tokenizer a chat template, and the model embeddings for the tokens that this adds.
+
+    The model's role scheme is noted in the tokenizer too, so that `rolewise.encode` uses no other.
 
     A new token's embedding (and its row of an untied head) starts as the mean of those of the words that it stands
     for, as in StruQ; every other row stays as it was.
@@ -25,6 +28,7 @@ def apply_template(model: SegmentedCausalLM, tokenizer: Any, template: str = "au
     Raises:
         ValueError: when the template is unknown, or does not fit the tokenizer.
     """
+    note_scheme(tokenizer, model.role_scheme)
     prepared = prepare_tokenizer(tokenizer, template)  # pyright: ignore[reportArgumentType] (checked there)
     if prepared.template != "own":
         _stop_at(model, tokenizer.eos_token_id)

@@ -41,7 +41,7 @@ def run(config: QuickstartConfig) -> int:
         return 0
     print(
         f"{'resuming' if resumed else 'quickstart'} in {output}: {len(rows)} attacked and clean test conversations for "
-        f"each of {len(ARMS)} models; about {config.minutes:g} minutes on two CPU cores in all"
+        f"each of {len(ARMS)} models; about {config.minutes:g} min on two CPU cores in all"
     )
     models = {"base": config.model}
     for arm in ARMS[1:]:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any, cast
 
 from rolewise.messages import REASONING_FIELDS, Message, Part
-from rolewise.rendering.markers import DOCUMENTS, TOOLS, Content, Leaf
+from rolewise.rendering.markers import DOCUMENTS, TOOLS, Leaf, materialise
 from rolewise.roles import Role
 
 SEPARATOR = "\n\n"
@@ -46,12 +46,15 @@ class Turn:
     fields: dict[str, Any] = field(default_factory=dict[str, Any])
     holds_data: bool = False
 
-    def node(self) -> dict[str, Any]:
-        """The message for the template, leaves in place of strings."""
-        node: dict[str, Any] = {"role": self.kind}
+    def written(self, write: Callable[[Leaf], str], as_parts: bool) -> dict[str, Any]:
+        """The message for the template, each leaf written by `write`."""
+        message: dict[str, Any] = {"role": self.kind}
         if self.has_content:
-            node["content"] = Content(tuple(self.leaves))
-        return node | self.fields
+            text = "".join(map(write, self.leaves))
+            message["content"] = [{"type": "text", "text": text}] if as_parts else text
+        for name, value in self.fields.items():
+            message[name] = materialise(value, write)
+        return message
 
 
 @dataclass

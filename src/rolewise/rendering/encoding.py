@@ -13,9 +13,10 @@ from rolewise.rendering.conversation import Draft, draft
 from rolewise.rendering.frames import Side
 from rolewise.rendering.markers import DOCUMENTS, TOOLS
 from rolewise.rendering.profile import Rendered, TemplateProfile
+from rolewise.rendering.schemes import scheme_of
 from rolewise.rendering.tokenization import PieceEncoder, TemplateText
 from rolewise.rendering.truncation import Overflow, Piece, fit
-from rolewise.roles import DEFAULT_SCHEME, Role, RoleScheme
+from rolewise.roles import Role, RoleScheme
 
 TrainOn = Literal["all", "last"]
 
@@ -89,7 +90,7 @@ def render(
     tools: Sequence[Any] | None = None,
     documents: Sequence[Mapping[str, Any]] | None = None,
     add_generation_prompt: bool = False,
-    scheme: RoleScheme = DEFAULT_SCHEME,
+    scheme: RoleScheme | None = None,
     tools_role: Role = Role.SYSTEM,
     train_on: TrainOn = "all",
     max_length: int | None = None,
@@ -107,7 +108,8 @@ def render(
         tools: JSON schemas of tools (or Python functions, as transformers takes them).
         documents: documents for templates that render them; DATA.
         add_generation_prompt: end with the header of an assistant's message, which is OUTPUT.
-        scheme: the rows of the segment table that the roles take.
+        scheme: the rows of the segment table that the roles take; None for those of the model that the tokenizer was
+            loaded for (`rolewise.load` notes them in it), and the default ones where none are noted.
         tools_role: the role of tool schemas; `Role.DATA` for tools of third parties.
         train_on: which assistant messages the loss mask covers.
         max_length: the most tokens that the result may have.
@@ -115,8 +117,9 @@ def render(
         **template_kwargs: arguments of the template (such as `enable_thinking`).
 
     Raises:
-        ValueError: when the template cannot express the conversation, or the result is too long.
-        TypeError: when a message has the wrong type.
+        ValueError: when the template cannot express the conversation, the result is too long, or `scheme` is another
+            than the model's.
+        TypeError: when a message or an option has the wrong type.
     """
     job = _Job.of(
         tokenizer,
@@ -156,7 +159,7 @@ class _Job:
         tools: Sequence[Any] | None = None,
         documents: Sequence[Mapping[str, Any]] | None = None,
         add_generation_prompt: bool = False,
-        scheme: RoleScheme = DEFAULT_SCHEME,
+        scheme: RoleScheme | None = None,
         tools_role: Role = Role.SYSTEM,
         train_on: TrainOn = "all",
         max_length: int | None = None,
@@ -169,12 +172,15 @@ class _Job:
             raise ValueError(f"overflow={overflow!r} must be 'refuse' or 'truncate_data'")
         if tools_role not in (Role.SYSTEM, Role.DATA):
             raise ValueError(f"tools_role={tools_role!r} must be Role.SYSTEM or Role.DATA")
+        if max_length is not None and (type(cast("object", max_length)) is not int or max_length < 1):
+            raise ValueError(f"max_length={max_length!r} must be a whole number above 0, or None")
+        chosen = scheme_of(tokenizer, scheme)
         schemas = _schemas(tools)
         given = plain_json(list(documents), "documents") if documents else None
         shop = workshop(tokenizer, schemas)
         profile = shop.profile(tokenizer, plain_json(template_kwargs, "template arguments"))
         return cls(
-            shop, profile, schemas, given, add_generation_prompt, scheme, tools_role, train_on, max_length, overflow
+            shop, profile, schemas, given, add_generation_prompt, chosen, tools_role, train_on, max_length, overflow
         )
 
     def render(self, messages: Any) -> Encoding:

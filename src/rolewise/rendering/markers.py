@@ -50,13 +50,6 @@ class Leaf:
 
 
 @dataclass(frozen=True)
-class Content:
-    """A message's content: leaves that the template sees as one string (or as a list of parts)."""
-
-    leaves: tuple[Leaf, ...]
-
-
-@dataclass(frozen=True)
 class Markers:
     """The marker characters of one rendering."""
 
@@ -142,20 +135,14 @@ def _private_use() -> Iterator[str]:
         yield from map(chr, range(first, last + 1))
 
 
-def materialise(node: Any, write: Callable[[Leaf], str], as_parts: bool) -> Any:
+def materialise(node: Any, write: Callable[[Leaf], str]) -> Any:
     """The plain value that the template sees, each leaf written by `write`."""
     if isinstance(node, Leaf):
         return write(node)
-    if isinstance(node, Content):
-        text = "".join(map(write, node.leaves))
-        return [{"type": "text", "text": text}] if as_parts else text
     if isinstance(node, dict):
-        return {
-            write(key) if isinstance(key, Leaf) else key: materialise(value, write, as_parts)
-            for key, value in node.items()
-        }
+        return {write(key) if isinstance(key, Leaf) else key: materialise(value, write) for key, value in node.items()}
     if isinstance(node, list):
-        return [materialise(item, write, as_parts) for item in node]
+        return [materialise(item, write) for item in node]
     return node
 
 

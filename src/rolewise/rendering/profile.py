@@ -109,9 +109,9 @@ class TemplateProfile:
 
     def _run(self, plan: Draft, write: Callable[[Leaf], str], add_generation_prompt: bool = False) -> str:
         return self.text.compiled.render(
-            messages=[materialise(turn.node(), write, self.as_parts) for turn in plan.turns],
-            tools=materialise(plan.tools, write, False),
-            documents=materialise(plan.documents, write, False),
+            messages=[turn.written(write, self.as_parts) for turn in plan.turns],
+            tools=materialise(plan.tools, write),
+            documents=materialise(plan.documents, write),
             add_generation_prompt=add_generation_prompt,
             **self.kwargs,
         )

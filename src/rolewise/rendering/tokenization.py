@@ -60,7 +60,7 @@ class PieceEncoder:
         self.special_surfaces = sorted(self.surfaces.values(), key=lambda surface: (-len(surface), surface))
         self._unknown: int | None = getattr(tokenizer, "unk_token_id", None)
         framing = {getattr(tokenizer, f"{name}_token_id", None) for name in ("bos", "eos", "pad")}
-        surface = self.surfaces.get(self._unknown, "")
+        surface = "" if self._unknown is None else self.surfaces.get(self._unknown, "")
         # A pure unknown token says "some character", and content may hold it; SmolLM2's says that a text ends.
         pure = "unk" in surface.lower() and self._unknown not in framing and surface not in literals
         self.forbidden = self.control - ({self._unknown} if pure else set())

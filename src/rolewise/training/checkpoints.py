@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import math
 import os
 import shutil
 import tempfile
@@ -52,8 +53,18 @@ def checkpoints(directory: Path) -> list[Path]:
 
 
 def newest_complete(directory: Path) -> Path | None:
-    """The checkpoint to resume from."""
-    return next((path for path in reversed(checkpoints(directory)) if is_complete(path)), None)
+    """The checkpoint to resume from: the newest that is whole and was not written after a loss became NaN."""
+    return next((path for path in reversed(checkpoints(directory)) if is_complete(path) and _is_finite(path)), None)
+
+
+def _is_finite(checkpoint: Path) -> bool:
+    """Whether all that was logged before this checkpoint is finite (Rolewise 0.1.0 also wrote others)."""
+    try:
+        history = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
+    except (OSError, ValueError, KeyError):
+        return True
+    values = [value for entry in history for value in entry.values()]
+    return all(math.isfinite(value) for value in values if isinstance(value, float))
 
 
 def remove_incomplete(directory: Path) -> list[Path]:

@@ -6,7 +6,7 @@ import importlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rolewise.training.trainer import refuse_prompt_learning
+from rolewise.training.trainer import refuse_without_roles
 
 if TYPE_CHECKING:
     from peft import PeftModel
@@ -66,11 +66,11 @@ def adapt(model: SegmentedCausalLM, config: Any) -> PeftModel:
         config: a `peft.PeftConfig` of a method that adapts weights.
 
     Raises:
-        ValueError: when the method is prompt learning: its virtual tokens have no role.
+        ValueError: when tokens would have no role: with prompt learning, and with `trainable_token_indices`.
     """
     import peft
 
-    refuse_prompt_learning(config)  # before PEFT changes the model
+    refuse_without_roles(config)  # before PEFT changes the model
     config.modules_to_save = sorted({*(config.modules_to_save or ()), TABLE_MODULE})
     was_trained = model.segment_embedding.weight.requires_grad
     adapted: Any = peft.get_peft_model(model, config)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from rolewise.rendering import Encoding, render
-from rolewise.roles import DEFAULT_SCHEME, Role, RoleScheme
+from rolewise.roles import Role, RoleScheme
 from rolewise.training.dataset import RoleDataset
 from rolewise.training.rows import BadRow, Row, read_rows
 
@@ -56,7 +56,7 @@ def prepare_data(
     config: TrainConfig,
     tokenizer: PreTrainedTokenizerBase,
     *,
-    scheme: RoleScheme = DEFAULT_SCHEME,
+    scheme: RoleScheme | None = None,
     evaluation: bool = False,
     wrap: Callable[[Iterable[Row | BadRow]], Iterable[Row | BadRow]] = lambda rows: rows,
 ) -> Prepared:
@@ -65,7 +65,7 @@ def prepare_data(
     Args:
         config: the run.
         tokenizer: the model's.
-        scheme: which role takes which row of the table.
+        scheme: which role takes which row of the table; as for `rolewise.render`.
         evaluation: read `eval_data` instead of `data`; it is never packed.
         wrap: put around the rows' iterator, for a progress bar.
 
@@ -114,7 +114,7 @@ def prepare_data(
 
 
 def encode_row(
-    row: Row, config: TrainConfig, tokenizer: PreTrainedTokenizerBase, scheme: RoleScheme = DEFAULT_SCHEME
+    row: Row, config: TrainConfig, tokenizer: PreTrainedTokenizerBase, scheme: RoleScheme | None = None
 ) -> Encoding | None:
     """Render one row as `config` says: an `Encoding`, or None when it is too long and to be skipped.
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from rolewise.messages import REASONING_FIELDS
+
 RowFormat = Literal["auto", "conversations", "alpaca"]
 
 _CONVERSATION_KEYS = frozenset({"messages", "tools", "documents", "meta"})
@@ -84,8 +86,11 @@ def parse_row(value: Any, *, place: str, form: RowFormat = "auto", strict: bool 
         ValueError: naming the key that is missing, unknown or of another kind.
     """
     if not isinstance(value, dict):
-        raise ValueError(f"a row must be a JSON object, not {type(value).__name__}")
+        hint = '; wrap it: {"messages": [...]}' if isinstance(value, list) else ""
+        raise ValueError(f"a row must be a JSON object, not {type(value).__name__}{hint}")
     row = cast("dict[str, Any]", value)
+    if "role" in row and "messages" not in row:
+        raise ValueError('a row must be a whole conversation, not one message; wrap them: {"messages": [...]}')
     if form == "auto":
         form = "conversations" if "messages" in row else "alpaca" if "instruction" in row else "auto"
     if form == "conversations":
@@ -104,8 +109,19 @@ def _conversation(row: dict[str, Any], place: str, strict: bool) -> Row:
             f"unknown key{'s' * (len(unknown) > 1)} {', '.join(unknown)}; a conversation has "
             f'{", ".join(sorted(_CONVERSATION_KEYS))}: put what is not for the model under "meta"'
         )
-    if not any(isinstance(message, dict) and message.get("role") == "assistant" for message in messages):
+    answers = [
+        (index, cast("dict[str, Any]", message))
+        for index, message in enumerate(cast("list[Any]", messages))
+        if isinstance(message, dict) and cast("dict[str, Any]", message).get("role") == "assistant"
+    ]
+    if not answers:
         raise ValueError("no assistant message, so there is nothing to learn; add the answer or leave the row out")
+    for index, answer in answers:
+        if not any(_says_something(answer.get(key)) for key in ("content", "tool_calls", *REASONING_FIELDS)):
+            raise ValueError(
+                f"messages[{index}] (assistant) is empty, which would train the model to end its turn at once; "
+                "give it text, or leave the row out"
+            )
     return Row(messages=messages, tools=row.get("tools") or None, documents=row.get("documents") or None, place=place)
 
 
@@ -153,7 +169,12 @@ def _from_array(path: Path, text: str) -> Iterator[tuple[str, Any]]:
     try:
         values = json.loads(text.lstrip("\ufeff"))
     except json.JSONDecodeError as error:
-        raise ValueError(f"{path}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno})") from error
+        hint = ""
+        if error.msg == "Extra data":
+            hint = '; a row of JSONL must be an object: wrap each list of messages, {"messages": [...]}'
+        raise ValueError(
+            f"{path}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno}){hint}"
+        ) from error
     for index, value in enumerate(values):
         yield f"{path}[{index}]", value
 
@@ -174,6 +195,20 @@ def _from_hub(name: str, split: str) -> Iterator[tuple[str, Any]]:
         ) from error
     for index, value in enumerate(rows):
         yield f"{name}/{split}[{index}]", value
+
+
+def _says_something(value: Any) -> bool:
+    """Whether a field of an assistant's message holds more than white space: text, parts with text, or calls."""
+    if isinstance(value, str):
+        return bool(value.strip())
+    if isinstance(value, list):
+        items = cast("list[Any]", value)
+        return any(_says_something(item["text"]) if _is_part(item) else bool(item) for item in items)
+    return value is not None
+
+
+def _is_part(item: Any) -> bool:
+    return isinstance(item, dict) and "text" in item
 
 
 def _short(value: object, length: int = 60) -> str:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import importlib.metadata
 import json
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -88,8 +87,8 @@ def train(
     Raises:
         TypeError: when `config` is no `TrainConfig`.
         ImportError: when an extra that `config` needs is not installed.
-        ValueError: when `output_dir` holds another run (the differing settings are named), or the data, model or
-            settings cannot be used.
+        ValueError: when `output_dir` holds another run (the differing settings are named), the data, model or
+            settings cannot be used, or the loss or a gradient becomes NaN or infinite.
         PermissionError: when `output_dir` cannot be written.
         OSError: when the disk is full; complete checkpoints stay, half-written ones are deleted.
     """
@@ -152,11 +151,6 @@ def train(
     if resume_from is not None:
         tell(f"resuming from {resume_from.name}")
     outcome = trainer.train(resume_from_checkpoint=None if resume_from is None else str(resume_from))
-    if not math.isfinite(_mean_loss(trainer)):
-        raise ValueError(
-            "the training loss became NaN or infinite, so the model is not saved; lower learning_rate or "
-            "table_lr_multiple, and name another output_dir"
-        )
     eval_loss = trainer.evaluate()["eval_loss"] if held_out else None
     _save(trainer, output)
     result = TrainResult(

@@ -16,7 +16,9 @@ from transformers.trainer_utils import EvalLoopOutput
 
 from rolewise.collation import NO_LABEL, RoleCollator
 from rolewise.modeling import SegmentEmbedding, labelled_loss
+from rolewise.modeling.loss import require_next_token_loss
 from rolewise.training.checkpoints import mark_complete, rotate, whole_or_absent
+from rolewise.training.finite import all_finite, require_finite_step
 
 DEFAULT_TABLE_LR_MULTIPLE = 50.0
 
@@ -28,7 +30,9 @@ class RoleTrainer(Trainer):
     - the LM head runs only where there are labels, and the loss is the mean over all labelled tokens of an
       optimizer step, whatever the number of processes and of accumulated batches;
     - the order of the rows depends on the seed and the epoch alone, so that a killed run resumes to the same weights;
-    - a checkpoint is marked once it is complete (see `rolewise.training.checkpoints`).
+    - a checkpoint is marked once it is complete (see `rolewise.training.checkpoints`);
+    - a step whose loss or gradient is NaN or infinite ends the run with a ValueError, before it moves the weights,
+      and weights that are NaN or infinite are never saved.
 
     Args:
         args: as `Trainer` takes them. `remove_unused_columns` is turned off: it would drop the roles.
@@ -39,8 +43,8 @@ class RoleTrainer(Trainer):
         kwargs: as `Trainer` takes them; `data_collator` must be a `RoleCollator` (or do the same).
 
     Raises:
-        ValueError: when there is no segment table, no collator, or a PEFT method that puts tokens without a role
-            before the prompt.
+        ValueError: when there is no segment table, no collator, a PEFT method that the roles do not reach, or a model
+            whose loss is not the next token's cross-entropy.
     """
 
     def __init__(
@@ -60,12 +64,13 @@ class RoleTrainer(Trainer):
             )
         configs: Any = getattr(model, "peft_config", None)
         for config in configs.values() if isinstance(configs, dict) else ():
-            refuse_prompt_learning(config)
+            refuse_without_roles(config)
         collator = kwargs.get("data_collator", args[2] if len(args) > 2 else None)
         if collator is None:
             raise ValueError("RoleTrainer needs data_collator=rolewise.RoleCollator(pad_token_id=...)")
         self.table_lr_multiple = table_lr_multiple
         self._keep_checkpoints = keep_checkpoints
+        self._step_loss: torch.Tensor | None = None
         super().__init__(*args, **kwargs)
         if self.args.label_smoothing_factor:
             raise ValueError("label_smoothing_factor is not supported by RoleTrainer's loss; set it to 0")
@@ -74,6 +79,7 @@ class RoleTrainer(Trainer):
                 "FSDP was asked for, but accelerate does not shard on this device (only on accelerators such as GPUs) "
                 "and would train unsharded without a word; turn fsdp off, or run on GPUs with torchrun"
             )
+        require_next_token_loss(model)
         self.args.remove_unused_columns = False
         self.args.save_total_limit = None  # rotation is ours: the old checkpoint goes once the new one is complete
         # Our loss is a sum over the step's labelled tokens already; nothing may divide it again.
@@ -106,6 +112,21 @@ class RoleTrainer(Trainer):
             # The processes' gradients are averaged, but the divisor already counts the tokens of all of them.
             loss = loss * self.accelerator.num_processes
         return (loss, {"loss": loss}) if return_outputs else loss
+
+    def training_step(self, *args: Any, **kwargs: Any) -> torch.Tensor:
+        """As `Trainer` does, and note the loss for the check at the end of the optimizer step."""
+        loss = super().training_step(*args, **kwargs)
+        self._step_loss = loss if self._step_loss is None else self._step_loss + loss
+        return loss
+
+    def _get_grad_norm(self, model: nn.Module, grad_norm: Any = None) -> Any:
+        """The last that `Trainer` asks for before the optimizer moves the weights: stop here when they diverge."""
+        norm = super()._get_grad_norm(model, grad_norm=grad_norm)
+        loss, self._step_loss = self._step_loss, None
+        if not self.args.fp16:  # its loss scaler expects infinite gradients, and skips such steps by itself
+            groups = cast("torch.optim.Optimizer", self.optimizer).param_groups
+            require_finite_step(self.state.global_step + 1, loss, norm, (groups[0]["lr"], groups[-1]["lr"]))
+        return norm
 
     def _get_num_items_in_batch(
         self, batch_samples: list[Mapping[str, torch.Tensor]], device: torch.device
@@ -196,6 +217,23 @@ class RoleTrainer(Trainer):
         return torch.utils.data.SequentialSampler(eval_dataset)
 
     # --- checkpoints ---------------------------------------------------------------------------------------
+
+    def save_model(self, output_dir: str | None = None, _internal_call: bool = False) -> None:
+        """As `Trainer` does, on every process.
+
+        Raises:
+            ValueError: when the last step made a weight NaN or infinite.
+        """
+        finite = all_finite(cast("nn.Module", self.model))
+        if self.is_fsdp_enabled:  # each process sees its shards only, and all must come to the same end
+            flag = torch.tensor([int(finite)], device=self.args.device)
+            finite = bool(cast("torch.Tensor", self.accelerator.gather(flag)).all())
+        if not finite:
+            raise ValueError(
+                f"step {self.state.global_step} made weights NaN or infinite, so they are not saved; lower "
+                "learning_rate or table_lr_multiple, and name another output_dir"
+            )
+        super().save_model(output_dir, _internal_call)
 
     def _save_checkpoint(self, model: nn.Module, trial: Any) -> None:
         run = Path(self._get_output_dir(trial))
@@ -289,8 +327,8 @@ def segment_tables(model: nn.Module) -> list[SegmentEmbedding]:
     return [module for module in model.modules() if isinstance(module, SegmentEmbedding)]
 
 
-def refuse_prompt_learning(config: Any) -> None:
-    """Refuse PEFT methods that put virtual tokens before the prompt.
+def refuse_without_roles(config: Any) -> None:
+    """Refuse PEFT methods whose tokens would have no role.
 
     Args:
         config: a `peft.PeftConfig`.
@@ -302,6 +340,11 @@ def refuse_prompt_learning(config: Any) -> None:
         raise ValueError(
             f"{type(config).__name__} adds virtual tokens before the prompt, and they have no role; "
             "use a method that adapts weights instead, such as LoRA (method: lora)"
+        )
+    if getattr(config, "trainable_token_indices", None) or type(config).__name__ == "TrainableTokensConfig":
+        raise ValueError(
+            f"{type(config).__name__} replaces the input embedding to train single tokens (trainable_token_indices), "
+            "which takes the roles away; train the whole embedding, modules_to_save=['embed_tokens'], or none of it"
         )
 
 

@@ -30,7 +30,7 @@ import torch
 
 from rolewise.collation import NO_LABEL, RoleCollator
 from rolewise.rendering import render
-from rolewise.roles import DEFAULT_SCHEME, Role, RoleScheme
+from rolewise.roles import Role, RoleScheme
 from rolewise.training.rows import parse_row
 from rolewise.training.trainer import DEFAULT_TABLE_LR_MULTIPLE, default_collator, segment_tables
 
@@ -45,7 +45,7 @@ def to_trl_rows(
     tokenizer: PreTrainedTokenizerBase,
     rows: Iterable[Mapping[str, Any]],
     *,
-    scheme: RoleScheme = DEFAULT_SCHEME,
+    scheme: RoleScheme | None = None,
     tools_role: Role = Role.SYSTEM,
     train_on: Literal["all", "last"] = "all",
     max_length: int | None = None,
@@ -56,7 +56,7 @@ def to_trl_rows(
     Args:
         tokenizer: the model's.
         rows: {"messages": [...], "tools": [...]?} or Alpaca rows {"instruction", "input", "output"}.
-        scheme: the model's `role_scheme`.
+        scheme: the model's `role_scheme`; as for `rolewise.render`.
         tools_role: whether tool descriptions are SYSTEM or DATA.
         train_on: which assistant turns carry loss.
         max_length: the most tokens of a row.
