@@ -16,7 +16,13 @@ COMMANDS = {
     "show": "print conversations as the model gets them: tokens, coloured by role",
     "train": "fine-tune a model from a YAML recipe",
     "generate": "answer a JSONL file of conversations, in batches; a killed run goes on where it was",
+    "data": "make training rows from instruction corpora: Structured Query, clean or adversarial",
+    "attacks": "list the prompt injections, each with an example",
+    "attack": "inject a payload into each conversation of a file",
+    "eval": "attack models and compare them in one table: Structured Query, SEP; a killed run goes on",
+    "report": "make tables, figures and an HTML page from evaluation logs",
     "chat": "talk to a model in the terminal, and hand it files as data",
+    "lab": "a small model of our own, trained from nothing in minutes: the four arms side by side",
 }
 """Each subcommand is a module of `rolewise.commands` with `main(arguments) -> int`; only the chosen one is imported."""
 

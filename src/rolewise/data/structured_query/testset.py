@@ -1,0 +1,137 @@
+"""The test set: AlpacaEval-shaped rows as samples, and each of them under each condition."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from rolewise.attacks import CHATML, HACKED, MAIN_ATTACKS, Attack, Delimiters, attack_info, make_attack
+from rolewise.attacks.registry import AttackRole
+from rolewise.data.structured_query.sources import Example, read_examples
+from rolewise.samples import Payload, Position, Sample, audit, to_messages
+
+Row = dict[str, Any]
+"""`{"messages": [...], "meta": {...}}`."""
+
+CLEAN, CEILING = "clean", "ceiling"
+"""Conditions that are no attack on the data: nothing injected; the payload in the user turn."""
+
+
+def load_samples(
+    path: str | os.PathLike[str], *, payload: Payload = HACKED, with_input: bool | None = True
+) -> list[Sample]:
+    """The test samples of an AlpacaEval-shaped file (instruction, input, output), in its order.
+
+    A sample's id is `row-<n>`, n being the row's number in the file, from 0, so that it does not depend on the choice
+    of rows. Its answer is the row's output as it stands, which completion attacks forge.
+
+    Args:
+        path: a JSON array or JSONL.
+        payload: what attacks inject.
+        with_input: True for the rows with an input (208 in AlpacaEval), False for those without (for attacks in the
+            user turn), None for all.
+
+    Raises:
+        FileNotFoundError, ValueError: when the file cannot be read, a row has a wrong field, two rows are the same, or
+            no row is left; the message names the row.
+    """
+    samples: list[Sample] = []
+    seen: dict[tuple[str, str], Example] = {}
+    for example in read_examples(os.fspath(path), answered=False):
+        if not isinstance(example, Example):
+            raise ValueError(example.problem)
+        if (first := seen.setdefault(example.key, example)) is not example:
+            raise ValueError(
+                f"{example.place} has the instruction and input of {first.place}; results of a row counted twice would "
+                "look surer than they are: leave one of them out"
+            )
+        if with_input is not None and bool(example.input) is not with_input:
+            continue
+        sample = Sample(
+            id=f"row-{example.index}",
+            instruction=example.instruction,
+            data=example.input,
+            answer=example.output,
+            task="structured_query",
+            payload=payload,
+        )
+        samples.append(sample)
+    if not samples:
+        kind = {True: " with an input", False: " without an input"}.get(with_input, "")  # type: ignore[arg-type]
+        raise ValueError(f"{os.fspath(path)} has no row{kind}; choose others with with_input")
+    return samples
+
+
+def evaluation_conditions(
+    samples: Iterable[Sample],
+    attacks: Sequence[str] = MAIN_ATTACKS,
+    *,
+    seed: int | str = 0,
+    real: Delimiters = CHATML,
+    payload: Payload | None = None,
+    role: AttackRole = "data",
+    position: Position | None = None,
+    struq_compat: bool = False,
+) -> Iterator[Row]:
+    """Every sample clean, under each attack in order, and with the payload in the user turn (the ceiling).
+
+    Messages end with the data: the answer is the model's to give. `meta` is the sample's `audit` with `condition`
+    (clean, an attack's name or ceiling), `domain` (clean, in_domain, ood, secalign, custom or ceiling), `reference`
+    (the right answer, without white space at its edges) and `data_chars` (the length of the data before the attack).
+
+    Each condition of a sample has a generator of its own, so a subset of samples or attacks gives the same strings.
+
+    Args:
+        samples: from `load_samples`, or any with a payload.
+        attacks: names from `rolewise.attacks.attack_names()`.
+        seed: of what attacks draw.
+        real: the delimiters of the attacked model's template (`rolewise.attacks.template_delimiters`).
+        payload: injected in place of the samples' own.
+        role: whose text the attacks are in.
+        position: where in it, for the attacks that have no place of their own.
+        struq_compat: repeat the accidents of StruQ's code in the attacks (the ceiling has none).
+
+    Raises:
+        ValueError: for an unknown or repeated attack, or a sample without a payload.
+    """
+    if repeated := sorted({name for name in attacks if list(attacks).count(name) > 1}):
+        raise ValueError(f"attacks={tuple(attacks)} names {repeated[0]!r} twice; leave one out")
+    made = [(name, _made(name, role, position, real, struq_compat)) for name in attacks]
+    return _conditions(samples, made, seed, payload)
+
+
+def _made(name: str, role: AttackRole, position: Position | None, real: Delimiters, struq_compat: bool) -> Attack:
+    where = None if attack_info(name).positions else position
+    return make_attack(name, role=role, position=where, real=real, struq_compat=struq_compat)
+
+
+def _conditions(
+    samples: Iterable[Sample], attacks: list[tuple[str, Attack]], seed: int | str, payload: Payload | None
+) -> Iterator[Row]:
+    ceiling = make_attack("naive", role="user")
+    for sample in samples:
+        if payload is not None:
+            sample = replace(sample, payload=payload)
+        yield _row(sample, sample, CLEAN, CLEAN)
+        for name, attack in attacks:
+            attacked = attack(sample, _generator(seed, sample, name))
+            yield _row(attacked, sample, name, attack_info(name).domain)
+        yield _row(ceiling(sample, _generator(seed, sample, CEILING)), sample, CEILING, CEILING)
+
+
+def _generator(seed: int | str, sample: Sample, condition: str) -> Random:
+    return Random(f"rolewise-sq:{seed}:{sample.id}:{condition}")
+
+
+def _row(sample: Sample, original: Sample, condition: str, domain: str) -> Row:
+    meta = {
+        **audit(sample),
+        "condition": condition,
+        "domain": domain,
+        "reference": original.answer.strip(),
+        "data_chars": len(original.data),
+    }
+    return {"messages": to_messages(sample, answer=False), "meta": meta}
