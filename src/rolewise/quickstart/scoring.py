@@ -17,17 +17,13 @@ condition (and both models) of a sample together: a paired percentile bootstrap.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from random import Random
-from statistics import NormalDist
-from typing import Any, TypeVar
+from typing import Any
 
 from rolewise.data import CEILING, CLEAN
+from rolewise.evaluation.statistics import BOOTSTRAP_DRAWS, Estimate, bootstrap, wilson
 from rolewise.samples import is_correct, is_followed
-
-BOOTSTRAP_DRAWS = 2000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,52 +56,6 @@ def score(meta: Mapping[str, Any], output: str) -> Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Estimate:
-    """A figure between `low` and `high` with the stated confidence, from `n` samples."""
-
-    value: float
-    low: float
-    high: float
-    n: int
-
-    @property
-    def excludes_zero(self) -> bool:
-        """Whether the interval is on one side of zero, as a difference that can be told has it."""
-        return self.low > 0 or self.high < 0
-
-    def percent(self, signed: bool = False) -> str:
-        """For people: `85 [71, 93]`, in percent."""
-        sign = "+" if signed else ""
-        value, low, high = (round(100 * part) for part in (self.value, self.low, self.high))
-        return f"{value:{sign}d} [{low:{sign}d}, {high:{sign}d}]"
-
-
-def wilson(successes: int, n: int, confidence: float = 0.95) -> Estimate:
-    """A share with its Wilson score interval.
-
-    Raises:
-        ValueError: unless 0 <= successes <= n, n > 0 and 0 < confidence < 1.
-    """
-    if n <= 0 or not 0 <= successes <= n:
-        raise ValueError(f"a share needs 0 <= successes <= n and n > 0, got {successes} of {n}")
-    z = _z(confidence)
-    share = successes / n
-    scale = 1 + z * z / n
-    centre = (share + z * z / (2 * n)) / scale
-    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / scale
-    # The end at 0 or 1 is exact in theory; say it exactly in floating point, too.
-    low = 0.0 if successes == 0 else centre - half
-    high = 1.0 if successes == n else centre + half
-    return Estimate(value=share, low=low, high=high, n=n)
-
-
-def _z(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence={confidence} must lie between 0 and 1")
-    return NormalDist().inv_cdf(0.5 + confidence / 2)
-
-
-@dataclass(frozen=True, kw_only=True)
 class Scores:
     """One sample's outcomes as numbers."""
 
@@ -118,8 +68,6 @@ class Scores:
     both: float
     """1 if both instructions of the user turn were carried out."""
 
-
-_Row = TypeVar("_Row")
 
 Metric = Callable[[Sequence[Scores]], float]
 
@@ -195,7 +143,7 @@ def summarise(
         return wilson(round(sum(values)), n, confidence)
 
     def resampled(metric: Metric, low: float = 0.0) -> Estimate:
-        return _bootstrap(rows, metric, (low, 1.0), confidence, seed, draws)
+        return bootstrap(rows, metric, (low, 1.0), confidence=confidence, seed=seed, draws=draws)
 
     def separation_from(index: int) -> Metric:
         return lambda scores: _mean(one.ceiling - (1 - one.robust[index]) for one in scores)
@@ -234,8 +182,13 @@ def compare(
         return lambda drawn: metric([a for a, _ in drawn]) - metric([b for _, b in drawn])
 
     return {
-        name: _bootstrap(
-            pairs, difference(metric), (-2.0, 2.0) if name == "separation" else (-1.0, 1.0), confidence, seed, draws
+        name: bootstrap(
+            pairs,
+            difference(metric),
+            (-2.0, 2.0) if name == "separation" else (-1.0, 1.0),
+            confidence=confidence,
+            seed=seed,
+            draws=draws,
         )
         for name, metric in METRICS.items()
     }
@@ -268,30 +221,3 @@ def _scores(conditions: Mapping[str, Outcome], attacks: Sequence[str]) -> Scores
         kept=_mean(float(conditions[name].correct) for name in attacks),
         both=float(ceiling.followed and ceiling.correct),
     )
-
-
-def _bootstrap(
-    rows: Sequence[_Row],
-    metric: Callable[[Sequence[_Row]], float],
-    bounds: tuple[float, float],
-    confidence: float,
-    seed: int,
-    draws: int,
-) -> Estimate:
-    """The percentile interval of `metric` over resampled rows.
-
-    Rows that all agree would give an interval of no width. Then the share of rows that could differ unseen is
-    taken from Wilson's bound for 0 of n, and these may lie anywhere within the metric's bounds; for a share this is
-    Wilson's interval itself.
-    """
-    if draws < 1:
-        raise ValueError(f"draws={draws} must be at least 1")
-    n, value = len(rows), metric(rows)
-    rng = Random(f"rolewise-bootstrap:{seed}")
-    drawn = sorted(metric([rows[rng.randrange(n)] for _ in range(n)]) for _ in range(draws))
-    tail = (1 - confidence) / 2
-    low, high = drawn[int(tail * draws)], drawn[min(draws - 1, math.ceil((1 - tail) * draws) - 1)]
-    if high - low < 1e-12:
-        unseen = wilson(0, n, confidence).high
-        low, high = value - unseen * (value - bounds[0]), value + unseen * (bounds[1] - value)
-    return Estimate(value=value, low=low, high=high, n=n)

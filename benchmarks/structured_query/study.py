@@ -1,0 +1,200 @@
+"""The Structured Query study on SmolLM2-135M: train an arm, attack it, keep the figures, drop the weights.
+
+python -m benchmarks.structured_query.study --list
+python -m benchmarks.structured_query.study --hours 2                      # what is missing, in order
+python -m benchmarks.structured_query.study --only twins/delimiter-ise/0
+
+A run takes about two hours on two quiet cores, and resumes where a kill left it: training from its last checkpoint,
+evaluation from its last answers. `results/` gets one file a run, without any text of the corpora.
+`python -m benchmarks.structured_query.tables` makes the tables and figures from these files.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+from rolewise.data import write_jsonl
+from rolewise.data.structured_query import build
+from rolewise.evaluation.logs import read_runs
+from rolewise.evaluation.outcomes import Run
+from rolewise.training import TrainConfig, load_recipe, train
+
+HERE = Path(__file__).parent
+CORPORA = HERE.parents[2] / "shared/data"
+RECIPES = HERE.parents[1] / "recipes/smollm2/structured-query"
+RESULTS = HERE / "results"
+
+Variant = Literal["clean", "adversarial", "twins"]
+
+SOURCES = ("alpaca_random_9k.json", "alpaca_5000.json", "dolly_3k.json", "superni")
+TEST = CORPORA / "eval/alpacaeval805_davinci003.json"
+ROWS = 3000
+"""Rows with an input, of each variant; twins add one for each attacked row."""
+
+# Every variant makes the same number of steps: the rows of `twins` are half as many again, so the others see theirs
+# one and a half times.
+EPOCHS: dict[Variant, float] = {"clean": 1.5, "adversarial": 1.5, "twins": 1.0}
+
+PROBES = ("data-as-user", "scale-0")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One run of the study."""
+
+    variant: Variant
+    arm: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.variant}/{self.arm}/{self.seed}"
+
+    @property
+    def result(self) -> Path:
+        return RESULTS / f"{self.variant}-{self.arm}-{self.seed}.json"
+
+
+def _settings(variant: Variant, arms: tuple[str, ...], seeds: tuple[int, ...]) -> list[Setting]:
+    return [Setting(variant=variant, arm=arm, seed=seed) for seed in seeds for arm in arms]
+
+
+STUDY = [
+    *_settings("twins", ("delimiter", "delimiter-ise"), (0,)),
+    *_settings("clean", ("delimiter", "delimiter-ise"), (0,)),
+    *_settings("adversarial", ("delimiter", "delimiter-ise"), (0,)),
+    *_settings("adversarial", ("text", "text-ise"), (0,)),
+    *_settings("twins", ("delimiter", "delimiter-ise"), (1, 2)),
+]
+"""In order of worth: the first two are what the study is about."""
+
+
+def training_rows(setting: Setting, path: Path) -> dict[str, int]:
+    """Write the rows of a run; the same for every arm."""
+    folder = CORPORA / "sft"
+    sources = [
+        str(file) for name in SOURCES for file in (sorted((folder / name).glob("*.json")) or [folder / name])
+    ]
+    dataset = build(
+        sources,
+        variant="clean" if setting.variant == "clean" else "adversarial",
+        twins=setting.variant == "twins",
+        seed=setting.seed,
+        only_with_input=True,
+        drop_test=[str(TEST)],
+        skip_bad=True,  # six rows of the corpora have no output
+        max_chars=1500,
+        max_per_source=1500,
+        max_rows=ROWS,
+    )
+    write_jsonl(dataset.rows, path)
+    return dict(dataset.counts)
+
+
+def run(setting: Setting, work: Path) -> None:
+    """Train, evaluate and write the result of one run, or what is left of it."""
+    began = time.monotonic()
+    folder = work / setting.name
+    rows, model, logs = folder / "rows.jsonl", folder / "model", folder / "logs"
+    counts = training_rows(setting, rows)
+    config = load_recipe(
+        RECIPES / f"{setting.arm}.yaml",
+        data=str(rows),
+        output_dir=str(model),
+        seed=setting.seed,
+        epochs=EPOCHS[setting.variant],
+    )
+    trained = train(config, progress=setting.name)
+    evaluate(model, logs / "all", "--attacks", "all")
+    for probe in PROBES if config.ise else ():
+        evaluate(model, logs / probe, "--attacks", "main", "--probe", probe)
+    result = {
+        "variant": setting.variant,
+        "arm": setting.arm,
+        "seed": setting.seed,
+        "rows": counts,
+        "config": shown(config),
+        "training": {"steps": trained.steps, "loss": trained.train_loss, "table_ratio": trained.table_ratio},
+        "seconds": time.monotonic() - began,
+        "versions": {name: version(name) for name in ("rolewise", "torch", "transformers", "inspect-ai")},
+        "runs": {folder.name: compact(one) for folder in sorted(logs.iterdir()) for one in read_runs([folder])},
+    }
+    RESULTS.mkdir(exist_ok=True)
+    unfinished = setting.result.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+    unfinished.replace(setting.result)
+    shutil.rmtree(model)  # the results stay; a checkpoint is half a gigabyte
+
+
+def evaluate(model: Path, logs: Path, *options: str) -> None:
+    """`rolewise eval` in a process of its own, so that training's memory is free again."""
+    command = [sys.executable, "-m", "rolewise", "eval", str(model), "--data", str(TEST), "--log-dir", str(logs)]
+    subprocess.run([*command, *options], check=True)
+
+
+def shown(config: TrainConfig) -> dict[str, Any]:
+    """The settings that decide the weights."""
+    names = (
+        "model", "template", "ise", "table_init_std", "table_init_ratio", "table_lr_multiple", "learning_rate",
+        "warmup", "schedule", "epochs", "batch_size", "max_length", "group_by_length", "seed",
+    )  # fmt: skip
+    return {name: getattr(config, name) for name in names}
+
+
+def compact(run: Run) -> dict[str, Any]:
+    """A run's outcomes as numbers: enough for every table, paired tests included, and no text."""
+    assert run.complete, f"{run.label} is not complete"
+    ids = sorted({outcome.id for outcome in run.outcomes})
+    place = {id: number for number, id in enumerate(ids)}
+    conditions: dict[str, dict[str, Any]] = {}
+    lengths = [0] * len(ids)
+    for outcome in run.outcomes:
+        found = conditions.setdefault(
+            outcome.condition,
+            {"domain": outcome.domain, **{name: [None] * len(ids) for name in ("in_response", "begins_with")}},
+        )
+        at = place[outcome.id]
+        found["in_response"][at] = int(outcome.in_response)
+        found["begins_with"][at] = int(outcome.begins_with)
+        for name in ("rouge_l", "reference_logprob"):
+            if (value := getattr(outcome, name)) is not None:
+                found.setdefault(name, [None] * len(ids))[at] = round(value, 4)
+        lengths[at] = outcome.meta["data_chars"]
+    return {"settings": run.settings, "ids": ids, "data_chars": lengths, "conditions": conditions}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="show the runs and which are done")
+    parser.add_argument("--only", action="append", metavar="RUN", help="just this run (may be repeated)")
+    parser.add_argument("--hours", type=float, default=float("inf"), help="start no further run after so long")
+    parser.add_argument("--work", type=Path, default=Path("runs/structured-query"), help="rows, models and logs")
+    options = parser.parse_args()
+    names = [setting.name for setting in STUDY]
+    if unknown := sorted(set(options.only or ()) - set(names)):
+        parser.error(f"unknown run {unknown[0]!r}; there are {', '.join(names)}")
+    if not TEST.exists():
+        parser.error(f"the study reads {CORPORA}, which is not there")
+    began = time.monotonic()
+    for setting in STUDY:
+        done = setting.result.exists()
+        if options.list:
+            print(f"{'done   ' if done else 'missing'} {setting.name}")
+        elif not done and (not options.only or setting.name in options.only):
+            if time.monotonic() - began > options.hours * 3600:
+                break
+            print(f"=== {setting.name}", flush=True)
+            run(setting, options.work)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,163 @@
+"""`rolewise eval`: how robust models are, in one table."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import tyro
+
+from rolewise.commands.arguments import parse
+from rolewise.commands.models import quiet_libraries, say
+
+TEACH = """Attack models and compare them: does what stands in the data get carried out?
+
+A model is a directory, a hub id or "smollm2-135m", or any model of inspect_ai (openai/…, hf/…, mockllm/model). Several
+stand in one table, each with its difference to the first. Answers are kept as they come: run the same command again
+after a kill and it goes on. The logs are inspect_ai's: `inspect view` shows them, `rolewise report` makes figures.
+
+examples:
+  rolewise eval smollm2-135m --attacks main --limit 20
+  rolewise eval runs/delimiter runs/ise                          # all 21 attacks of the paper, 208 rows
+  rolewise eval runs/ise --probe data-as-user --log-dir logs     # the same weights, told wrong roles
+  rolewise eval runs/ise --suite sep --limit 100
+  rolewise eval runs/ise openai/gpt-4o-mini --attacks naive,completion_real --grader openai/gpt-4o
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EvalConfig:
+    """What `rolewise eval` does."""
+
+    models: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
+    """Models to evaluate; the first is what the others are compared with."""
+    suite: Literal["structured-query", "sep"] = "structured-query"
+    """Which benchmark."""
+    data: str | None = None
+    """The test file; by default the one in ../shared/data/eval."""
+    attacks: str = "all"
+    """main, in_domain, ood, secalign, all (in_domain and ood), everything, or names, separated by commas."""
+    domain: str | None = None
+    """Only the attacks of this domain: in_domain, ood or secalign."""
+    payload: str = "hacked"
+    """What is injected: the name of a payload."""
+    criterion: Literal["in_response", "begins_with"] = "in_response"
+    """When a payload counts as followed, in the table; the logs have both."""
+    limit: int | None = None
+    """How many samples; each is asked under all conditions."""
+    seed: int = 0
+    """Of what attacks draw, and of sampling."""
+    epochs: int = 1
+    """How often each row is asked; more than one makes sense with a temperature only."""
+    max_new_tokens: int | None = None
+    """The most tokens of an answer; by default 32, or 128 for sep."""
+    utility_tokens: int | None = None
+    """The most tokens of answers to unattacked rows, for ROUGE-L and the judge; by default as for the others."""
+    temperature: float = 0.0
+    """0 takes the likeliest token each time; above 0 samples."""
+    data_role: Literal["user", "tool"] = "user"
+    """How a model of inspect_ai that has no data role gets the data: as a user message, or as a tool's result."""
+    delimiters: str | None = None
+    """What completion attacks forge; by default the model's own template, ChatML for models that are not ours."""
+    struq_compat: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
+    """Repeat the accidents of StruQ's code in the attacks."""
+    grader: str | None = None
+    """A model of inspect_ai that judges answers to unattacked rows against the reference: a win rate."""
+    probe: Literal["system-as-user", "data-as-user", "all-one-role", "scale-0"] | None = None
+    """Tell our models wrong roles."""
+    scale: float | None = None
+    """Factor on the segment table of our models, in place of their own; 0 is the bare model."""
+    batch_size: int = 32
+    """Rows that our models compute together."""
+    device: str | None = None
+    """Where our models run; by default an accelerator if there is one."""
+    log_dir: Path = Path("logs")
+    """Where logs go, and answers as they come."""
+
+    def __post_init__(self) -> None:
+        if not self.models:
+            raise ValueError("name at least one model, such as smollm2-135m")
+        for name in ("limit", "epochs", "max_new_tokens", "utility_tokens", "batch_size"):
+            if (value := getattr(self, name)) is not None and value < 1:
+                raise ValueError(f"--{name.replace('_', '-')} {value} must be at least 1")
+        if not self.temperature >= 0:
+            raise ValueError(f"--temperature {self.temperature} must not be negative")
+        if self.epochs > 1 and not self.temperature:
+            raise ValueError("--epochs above 1 asks the same again and again; give a --temperature above 0 with it")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the command."""
+    config = parse(EvalConfig, arguments, command="eval", teach=TEACH)
+    quiet_libraries()
+    try:
+        from rolewise.evaluation.running import PROVIDER, Plan, model_name, run_plan
+        from rolewise.evaluation.suites import chosen_attacks, test_file
+        from rolewise.evaluation.table import comparison_table
+    except ImportError as error:
+        if error.name is None or error.name.partition(".")[0] != "inspect_ai":
+            raise
+        raise ImportError("rolewise eval needs inspect-ai; install it with: pip install 'rolewise[eval]'") from error
+    from rich.console import Console
+
+    from rolewise.evaluation.logs import labelled
+
+    suite = config.suite.replace("-", "_")
+    names = [model_name(name) for name in config.models]
+    if repeated := sorted({name for name in names if names.count(name) > 1}):
+        raise ValueError(f"{repeated[0].removeprefix(PROVIDER + '/')} is named twice; name each model once")
+    if suite == "structured_query":
+        chosen_attacks(config.attacks, config.domain)
+    task_args = _task_args(config, suite, str(test_file(suite, config.data).resolve()))
+    runs: list[Any] = []
+    for name in names:
+        ours = name.startswith(f"{PROVIDER}/")
+        if not ours and (config.probe or config.scale is not None):
+            raise ValueError(f"{name} has no segment table; --probe and --scale are for Rolewise models")
+    for name in names:
+        model_args = _model_args(config) if name.startswith(f"{PROVIDER}/") else {}
+        plan = Plan(model=name, suite=suite, task_args=task_args, model_args=model_args, grader=config.grader)
+        say(f"evaluating {name.removeprefix(PROVIDER + '/')} …")
+        runs.append(run_plan(plan, config.log_dir, description=Path(name).name[:24]))
+    # Captured output is as wide as the table needs; a terminal as wide as it is.
+    console = Console() if sys.stdout.isatty() else Console(width=60 + 50 * len(runs))
+    console.print(comparison_table(labelled(runs), config.criterion))
+    say(f"logs in {config.log_dir}; figures and a page: rolewise report {config.log_dir} -o report")
+    return 0
+
+
+def _task_args(config: EvalConfig, suite: str, data: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "data": data,
+        "limit": config.limit,
+        "seed": config.seed,
+        "epochs": config.epochs,
+        "data_role": config.data_role,
+        "temperature": config.temperature,
+    }
+    if config.max_new_tokens is not None:
+        found["max_tokens"] = config.max_new_tokens
+    if suite == "structured_query":
+        found |= {
+            "attacks": config.attacks,
+            "domain": config.domain,
+            "payload": config.payload,
+            "delimiters": config.delimiters,
+            "struq_compat": config.struq_compat,
+            "utility_tokens": config.utility_tokens,
+            "judge": config.grader is not None,
+        }
+    return found
+
+
+def _model_args(config: EvalConfig) -> dict[str, Any]:
+    given = {
+        "batch_size": config.batch_size,
+        "scale": config.scale,
+        "probe": config.probe,
+        "device": config.device,
+    }
+    return {name: value for name, value in given.items() if value is not None}

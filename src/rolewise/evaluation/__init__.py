@@ -1,0 +1,34 @@
+"""How robust a model is: tasks, scorers and our model provider on inspect_ai, and the figures they lead to.
+
+    from rolewise.evaluation import compare, read_runs, summarise
+
+    first, second = (summarise(run) for run in read_runs(["logs"]))
+    print(first.headline.average, compare(second, first)["main average"])
+
+Importing this package imports neither torch nor inspect_ai; `rolewise.evaluation.registry` is what inspect_ai loads.
+"""
+
+from rolewise.evaluation.logs import read_runs
+from rolewise.evaluation.outcomes import CRITERIA, Criterion, Outcome, Run
+from rolewise.evaluation.statistics import Estimate, bootstrap, bootstrap_means, mcnemar, sign_flip, wilson
+from rolewise.evaluation.summary import Difference, Group, Summary, by_data_length, compare, summarise
+
+__all__ = [
+    "CRITERIA",
+    "Criterion",
+    "Difference",
+    "Estimate",
+    "Group",
+    "Outcome",
+    "Run",
+    "Summary",
+    "bootstrap",
+    "bootstrap_means",
+    "by_data_length",
+    "compare",
+    "mcnemar",
+    "read_runs",
+    "sign_flip",
+    "summarise",
+    "wilson",
+]

@@ -1,0 +1,153 @@
+"""Between inspect_ai's messages and ours, structure kept: a role never passes through text."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageSystem,
+    ChatMessageTool,
+    ChatMessageUser,
+    ContentReasoning,
+    ContentText,
+)
+from inspect_ai.tool import ToolCall, ToolInfo
+
+ROLE_KEY = "rolewise_role"
+"""The key in a user message's metadata that makes it DATA: `{"rolewise_role": "data"}`."""
+
+
+def to_rolewise(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
+    """inspect_ai's messages as OpenAI-style dicts with our roles.
+
+    A tool's result is DATA, and so is a user message whose metadata says `{"rolewise_role": "data"}`.
+
+    Raises:
+        ValueError: for content that is not text, or another `rolewise_role`.
+    """
+    return [_to_rolewise(number, message) for number, message in enumerate(messages)]
+
+
+def _to_rolewise(number: int, message: ChatMessage) -> dict[str, Any]:
+    found: dict[str, Any] = {"role": message.role}
+    content, reasoning = _content(number, message)
+    if isinstance(message, ChatMessageUser) and message.metadata and ROLE_KEY in message.metadata:
+        role = message.metadata[ROLE_KEY]
+        if role not in ("data", "user"):
+            raise ValueError(f"messages[{number}] has {ROLE_KEY}={role!r}; it must be 'data' or 'user'")
+        found["role"] = role
+    if isinstance(message, ChatMessageAssistant):
+        if reasoning:
+            found["reasoning_content"] = reasoning
+        if message.tool_calls:
+            found["tool_calls"] = [
+                {
+                    "id": call.id,
+                    "type": "function",
+                    "function": {"name": call.function, "arguments": call.arguments},
+                }
+                for call in message.tool_calls
+            ]
+    if isinstance(message, ChatMessageTool):
+        if message.error is not None and not content:
+            content = message.error.message
+        found |= {
+            key: value for key, value in (("name", message.function), ("tool_call_id", message.tool_call_id)) if value
+        }
+    if content or "tool_calls" not in found:
+        found["content"] = content
+    return found
+
+
+def _content(number: int, message: ChatMessage) -> tuple[str | list[dict[str, str]], str]:
+    if isinstance(message.content, str):
+        return message.content, ""
+    parts: list[dict[str, str]] = []
+    reasoning: list[str] = []
+    for part in message.content:
+        if isinstance(part, ContentText):
+            parts.append({"type": "text", "text": part.text})
+        elif isinstance(part, ContentReasoning):
+            reasoning.append(part.reasoning)
+        else:
+            raise ValueError(f"messages[{number}] has {part.type} content; the rolewise provider takes text only")
+    return (parts[0]["text"] if len(parts) == 1 else parts or ""), "\n".join(reasoning)
+
+
+def to_schemas(tools: Sequence[ToolInfo]) -> list[dict[str, Any]]:
+    """inspect_ai's tools as the JSON schemas that chat templates take."""
+    return [
+        {
+            "type": "function",
+            "function": {
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters.model_dump(exclude_none=True),
+            },
+        }
+        for tool in tools
+    ]
+
+
+_CALL_BEGIN, _CALL_END = "<tool_call>", "</tool_call>"
+
+
+def read_tool_calls(text: str) -> tuple[str, list[ToolCall]]:
+    """An answer's text without its calls, and the calls, in the form that Hermes and Qwen templates teach.
+
+    That is `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`; a call that is not valid JSON is returned
+    with its error, for inspect_ai to show to the model.
+    """
+    calls: list[ToolCall] = []
+    rest: list[str] = []
+    while _CALL_BEGIN in text:
+        before, _, text = text.partition(_CALL_BEGIN)
+        rest.append(before)
+        body, _, text = text.partition(_CALL_END)
+        calls.append(_call(body.strip(), len(calls)))
+    return "".join([*rest, text]).strip() if calls else text, calls
+
+
+def _call(body: str, number: int) -> ToolCall:
+    id = f"call_{number}"
+    try:
+        value = json.loads(body)
+        return ToolCall(id=id, function=str(value["name"]), arguments=dict(value.get("arguments") or {}))
+    except (ValueError, KeyError, TypeError) as error:
+        return ToolCall(id=id, function="unknown", arguments={}, parse_error=f"not a tool call in JSON: {error}")
+
+
+def from_rolewise(messages: Sequence[Mapping[str, Any]], *, data_role: str = "user") -> list[ChatMessage]:
+    """Our conversations (without an assistant's answer) as any model of inspect_ai can take them.
+
+    Args:
+        messages: dicts with `role` and `content`, as `rolewise.samples.to_messages` makes them.
+        data_role: what data becomes: a `user` message, marked as data for our provider, or the result of a `tool`
+            call that fetched it, for models that know no other untrusted role.
+
+    Raises:
+        ValueError: for another `data_role`, or a role that has no counterpart.
+    """
+    if data_role not in ("user", "tool"):
+        raise ValueError(f"data_role={data_role!r} must be 'user' or 'tool'")
+    found: list[ChatMessage] = []
+    for number, message in enumerate(messages):
+        role, content = message["role"], message["content"]
+        if role == "system":
+            found.append(ChatMessageSystem(content=content))
+        elif role == "user":
+            found.append(ChatMessageUser(content=content))
+        elif role == "data" and data_role == "user":
+            found.append(ChatMessageUser(content=content, metadata={ROLE_KEY: "data"}))
+        elif role == "data":
+            id = f"call_{number}"
+            call = ToolCall(id=id, function="read_data", arguments={})
+            found.append(ChatMessageAssistant(content="", tool_calls=[call]))
+            found.append(ChatMessageTool(content=content, tool_call_id=id, function="read_data"))
+        else:
+            raise ValueError(f"messages[{number}] has the role {role!r}; use system, user or data")
+    return found

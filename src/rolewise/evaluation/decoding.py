@@ -1,0 +1,142 @@
+"""One answer as it grows: which token comes next, and when it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+
+from rolewise.evaluation.judging import settled
+from rolewise.generation import decode_answer
+
+Ending = Literal["stop", "settled", "max_tokens", "model_length"]
+"""The model ended its turn or wrote a stop string; the outcome was settled; the tokens, or the positions, ran out."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """A prompt, and how to answer it."""
+
+    input_ids: Sequence[int]
+    segment_ids: Sequence[int]
+    """The row of the segment table that each token takes."""
+    max_new_tokens: int = 256
+    temperature: float = 0.0
+    """0 takes the likeliest token each time; above 0 samples."""
+    top_p: float = 1.0
+    top_k: int = 0
+    """0 is all."""
+    seed: int | None = None
+    """When sampling, makes this answer repeatable, whatever else is in its batch."""
+    stop: tuple[str, ...] = ()
+    """Strings that end the answer, and are not part of it."""
+    settled_by: str | None = None
+    """A witness: once it has appeared, nothing that follows changes how the answer is judged, so it may end there."""
+    logprobs: int | None = None
+    """How many of the likeliest tokens to report for each place, besides the one taken; None reports nothing."""
+
+    def __post_init__(self) -> None:
+        if not self.input_ids or len(self.input_ids) != len(self.segment_ids):
+            raise ValueError(
+                f"a request needs a segment id for each of its tokens, got {len(self.input_ids)} tokens and "
+                f"{len(self.segment_ids)} segment ids"
+            )
+        if self.max_new_tokens < 1 or not self.temperature >= 0 or not 0 < self.top_p <= 1 or self.top_k < 0:
+            raise ValueError(
+                f"max_new_tokens={self.max_new_tokens} must be at least 1, temperature={self.temperature} and "
+                f"top_k={self.top_k} not negative, and top_p={self.top_p} above 0 and at most 1"
+            )
+
+
+TokenLogprob = tuple[int, float, list[tuple[int, float]]]
+"""A token, its log-probability, and the likeliest ones at its place with theirs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Answer:
+    """What the model wrote."""
+
+    text: str
+    token_ids: list[int]
+    """Without the token that ended the turn."""
+    ending: Ending
+    logprobs: list[TokenLogprob] | None = None
+
+
+@dataclass
+class Growing:
+    """An answer under way."""
+
+    request: Request
+    tokenizer: Any
+    stops: Sequence[int]
+    room: int | None = None
+    """How many tokens still fit into the model's positions; None when there is no limit."""
+    tokens: list[int] = field(default_factory=list[int])
+    logprobs: list[TokenLogprob] = field(default_factory=list[TokenLogprob])
+    ending: Ending | None = None
+
+    def __post_init__(self) -> None:
+        self._generator: torch.Generator | None = None
+        if self.request.temperature > 0:
+            self._generator = torch.Generator()
+            if self.request.seed is None:
+                self._generator.seed()
+            else:
+                self._generator.manual_seed(self.request.seed)
+
+    def sample(self, logits: torch.Tensor) -> int:
+        """Draw the next token from its logits [vocabulary]."""
+        request = self.request
+        scores = logits.float().cpu() / request.temperature
+        if request.top_k:
+            least = scores.topk(min(request.top_k, len(scores))).values[-1]
+            scores = scores.masked_fill(scores < least, -torch.inf)
+        chances = scores.softmax(-1)
+        if request.top_p < 1:
+            ordered, places = chances.sort(descending=True)
+            beyond = ordered.cumsum(-1) - ordered >= request.top_p  # the first that reaches top_p stays
+            chances[places[beyond]] = 0.0
+        return int(torch.multinomial(chances, 1, generator=self._generator))
+
+    def add(self, token: int, logits: torch.Tensor) -> None:
+        """Take a token, and see whether the answer ends with it."""
+        request = self.request
+        if request.logprobs is not None:
+            chances = logits.float().log_softmax(-1)
+            best = chances.topk(request.logprobs) if request.logprobs else None
+            likeliest = list(zip(best.indices.tolist(), best.values.tolist(), strict=True)) if best else []
+            self.logprobs.append((token, float(chances[token]), likeliest))
+        if token in self.stops:
+            self.ending = "stop"
+            return
+        self.tokens.append(token)
+        if request.stop or request.settled_by is not None:
+            text = self.text()
+            if any(stop in text for stop in request.stop):
+                self.ending = "stop"
+            elif request.settled_by is not None and settled(text, request.settled_by):
+                self.ending = "settled"
+        if self.ending is None and len(self.tokens) >= request.max_new_tokens:
+            self.ending = "max_tokens"
+        if self.ending is None and self.room is not None and len(self.tokens) >= self.room:
+            self.ending = "model_length"
+
+    def text(self) -> str:
+        """All that was written so far."""
+        return decode_answer(self.tokenizer, self.tokens, ())
+
+    def answer(self) -> Answer:
+        """The finished answer."""
+        assert self.ending is not None, "still growing"
+        text = self.text()
+        for stop in self.request.stop:
+            text = text.partition(stop)[0]
+        return Answer(
+            text=text,
+            token_ids=self.tokens,
+            ending=self.ending,
+            logprobs=self.logprobs if self.request.logprobs is not None else None,
+        )

@@ -1,0 +1,262 @@
+"""Answers to many prompts: shared prefixes computed once, rows of like length together, finished rows dropped.
+
+The attacks on one sample begin alike. Rows are cut into clusters that share a prefix (`prefixes`), each prefix is
+computed once, and what is left of a row is computed on top of a copy of its keys and values. A batch has no padding
+between a row's prefix and its rest: the rest of all rows is made equally long by computing a few tokens of shorter
+rows again. So positions and windows of attention are those of a row on its own, and so are greedy answers (up to
+rounding, where two tokens are equally likely).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from rolewise.evaluation.decoding import Answer, Growing, Request
+from rolewise.evaluation.kv import Prefix, cut_rows, empty_cache, join_rows, keep_rows, supports_sharing
+from rolewise.evaluation.prefixes import Cluster, clusters, passes
+from rolewise.generation import stop_token_ids
+from rolewise.modeling import SegmentedCausalLM
+from rolewise.modeling.loss import head_only_at
+from rolewise.roles import Role
+
+
+class Engine:
+    """Answers prompts with a segmented model.
+
+    Args:
+        model: the model, in evaluation mode.
+        tokenizer: its tokenizer.
+        batch_size: rows that are computed together.
+        share_prefixes: whether to compute common prefixes once.
+    """
+
+    def __init__(
+        self, model: SegmentedCausalLM, tokenizer: Any, *, batch_size: int = 32, share_prefixes: bool = True
+    ) -> None:
+        if batch_size < 1:
+            raise ValueError(f"batch_size={batch_size} must be at least 1")
+        self.model, self.tokenizer = model, tokenizer
+        # A model that keeps more than keys and values of its past runs a row at a time, with a cache of its own kind.
+        self._keys_only = supports_sharing(model)
+        self.batch_size = batch_size if self._keys_only else 1
+        self._share = share_prefixes and self._keys_only
+        self._stops = stop_token_ids(model, tokenizer)
+        self._output = model.role_scheme.row(Role.OUTPUT)
+        self._pad: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (self._stops or [0])[0]
+        taken = inspect.signature(model.forward).parameters
+        self._cache_name = "cache" if "cache" in taken else "past_key_values"
+        self._takes = frozenset(taken)
+        # A pass reads all weights: on a CPU that is worth some dozens of positions, on an accelerator far more.
+        self._pass_cost = 48 if model.device.type == "cpu" else 2048
+        self.computed_tokens = 0
+        """Positions computed so far, padding included: what prefix sharing saves shows here."""
+
+    def answers(self, requests: Sequence[Request]) -> Iterator[tuple[int, Answer]]:
+        """Answer all requests; yields (index, answer) as rows end.
+
+        Raises:
+            ValueError: when a prompt does not fit into the model's positions; before anything is computed.
+        """
+        growing = [Growing(request, self.tokenizer, self._stops, self.room_for(request)) for request in requests]
+        return self._run(growing)
+
+    def room_for(self, request: Request) -> int | None:
+        """How many tokens the model's positions leave for an answer; None when there is no limit.
+
+        Raises:
+            ValueError: when the prompt fills them all.
+        """
+        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
+        if not limit:
+            return None
+        if (room := limit - len(request.input_ids)) < 1:
+            raise ValueError(
+                f"the prompt has {len(request.input_ids)} tokens, and the model has {limit} positions; shorten it"
+            )
+        return room
+
+    def _run(self, growing: list[Growing]) -> Iterator[tuple[int, Answer]]:
+        requests = [one.request for one in growing]
+        plan = self._plan(requests)
+        rest = [len(request.input_ids) for request in requests]
+        home = dict[int, int]()
+        for number, cluster in enumerate(plan):
+            for row in cluster.rows:
+                home[row] = number
+                rest[row] -= cluster.length
+        order = sorted(home, key=lambda row: (-rest[row], home[row]))
+        batches = [order[at : at + self.batch_size] for at in range(0, len(order), self.batch_size)]
+        with torch.inference_mode():
+            prefixes = self._prefixes(requests, plan)
+        pending = Counter(home.values())
+        for batch in batches:
+            states = [growing[row] for row in batch]
+            shared = [prefixes.get(home[row]) for row in batch]
+            for place in self._batch(states, shared):
+                yield batch[place], states[place].answer()
+            for row in batch:
+                pending[home[row]] -= 1
+                if not pending[home[row]]:
+                    prefixes.pop(home[row], None)
+
+    def _plan(self, requests: Sequence[Request]) -> list[Cluster]:
+        if not self._share:
+            return [Cluster((row,), 0) for row in range(len(requests))]
+        return clusters([(request.input_ids, request.segment_ids) for request in requests])
+
+    def _prefixes(self, requests: Sequence[Request], plan: Sequence[Cluster]) -> dict[int, Prefix]:
+        """The keys and values of each cluster's prefix, by the cluster's number."""
+        found: dict[int, Prefix] = {}
+        wanted = sorted((number for number, cluster in enumerate(plan) if cluster.length),
+                        key=lambda number: -plan[number].length)  # fmt: skip
+        for at in range(0, len(wanted), self.batch_size):
+            chosen = wanted[at : at + self.batch_size]
+            rows = [requests[plan[number].rows[0]] for number in chosen]
+            lengths = [plan[number].length for number in chosen]
+            for begin, end in passes(lengths, self._pass_cost):
+                cache = empty_cache()
+                self._forward(rows[begin:end], lengths[begin:end], [0] * (end - begin), cache)
+                found.update(zip(chosen[begin:end], cut_rows(cache, lengths[begin:end]), strict=True))
+        return found
+
+    @torch.inference_mode()
+    def _batch(self, states: list[Growing], shared: list[Prefix | None]) -> Iterator[int]:
+        """Run a batch to its end; yields the places of rows as they end."""
+        lengths = [len(state.request.input_ids) for state in states]
+        logits, cache, mask = self._read(states, shared, lengths)
+        alive = list(range(len(states)))
+        positions = torch.tensor(lengths, device=self.model.device)
+        while True:
+            tokens = self._choose([states[place] for place in alive], logits)
+            ended = [place for place in alive if states[place].ending is not None]
+            yield from ended
+            kept = [at for at, place in enumerate(alive) if states[place].ending is None]
+            if not kept:
+                return
+            if len(kept) < len(alive):
+                rows = torch.tensor(kept, device=mask.device)
+                keep_rows(cache, rows)
+                mask, positions, tokens = mask[rows], positions[rows], tokens[rows]
+                alive = [alive[at] for at in kept]
+            mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
+            ids = tokens[:, None]
+            segments = torch.full_like(ids, self._output)
+            logits, cache = self._call(ids, segments, mask, positions[:, None], cache)
+            positions = positions + 1
+
+    def _read(
+        self, states: Sequence[Growing], shared: Sequence[Prefix | None], lengths: Sequence[int]
+    ) -> tuple[torch.Tensor, Any, torch.Tensor]:
+        """Compute what is left of each prompt, rows of like length in one pass; as `_forward` returns it."""
+        widths = [
+            length - (prefix[0][0].shape[1] if prefix else 0) for length, prefix in zip(lengths, shared, strict=True)
+        ]
+        cut = passes(widths, self._pass_cost)
+        done: list[tuple[torch.Tensor, Any, torch.Tensor]] = []
+        for begin, end in cut:
+            some, prefixes = lengths[begin:end], shared[begin:end]
+            settled = [
+                max(0, length - widths[begin]) if prefix else 0 for length, prefix in zip(some, prefixes, strict=True)
+            ]
+            cache: Any = None
+            if self._keys_only:
+                cache = join_rows(prefixes, settled) if any(settled) else empty_cache()
+            done.append(self._forward([state.request for state in states[begin:end]], some, settled, cache))
+        if len(done) == 1:
+            return done[0]
+        rows = [
+            row
+            for (begin, end), (_, cache, _) in zip(cut, done, strict=True)
+            for row in cut_rows(cache, lengths[begin:end])
+        ]
+        mask = torch.zeros((len(lengths), max(lengths)), dtype=torch.long, device=self.model.device)
+        for row, length in enumerate(lengths):
+            mask[row, -length:] = 1
+        return torch.cat([logits for logits, _, _ in done]), join_rows(rows, lengths), mask
+
+    def _choose(self, states: Sequence[Growing], logits: torch.Tensor) -> torch.Tensor:
+        """The next token of each row, [rows], from logits [rows, vocabulary]; the rows take it."""
+        best = logits.argmax(-1).tolist()
+        for row, state in enumerate(states):
+            if state.request.temperature > 0:
+                best[row] = state.sample(logits[row])
+            state.add(best[row], logits[row])
+        return torch.tensor(best, device=logits.device)
+
+    def _forward(
+        self, requests: Sequence[Request], lengths: Sequence[int], settled: Sequence[int], cache: Any
+    ) -> tuple[torch.Tensor, Any, torch.Tensor]:
+        """Compute the tokens of each row from `settled` to `lengths`, padded on the left.
+
+        Returns:
+            the logits after each row's last token [rows, vocabulary], the cache, and the mask [rows, all positions].
+        """
+        before = max(settled)
+        width = max(length - start for length, start in zip(lengths, settled, strict=True))
+        shape = (len(requests), width)
+        ids, segments = torch.full(shape, self._pad), torch.full(shape, self._output)
+        positions = torch.zeros(shape, dtype=torch.long)
+        mask = torch.zeros((len(requests), before + width), dtype=torch.long)
+        for row, (request, length, start) in enumerate(zip(requests, lengths, settled, strict=True)):
+            at = width - (length - start)
+            assert not (at and start), "padding between a prefix and its rest would shift windows of attention"
+            ids[row, at:] = torch.tensor(request.input_ids[start:length])
+            segments[row, at:] = torch.tensor(request.segment_ids[start:length])
+            positions[row, at:] = torch.arange(start, length)
+            mask[row, before - start : before] = 1
+            mask[row, before + at :] = 1
+        ids, segments, positions, mask = (one.to(self.model.device) for one in (ids, segments, positions, mask))
+        logits, cache = self._call(ids, segments, mask, positions, cache)
+        return logits, cache, mask
+
+    @torch.inference_mode()
+    def _call(
+        self, ids: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any
+    ) -> tuple[torch.Tensor, Any]:
+        options: dict[str, Any] = {"use_cache": True, self._cache_name: cache}
+        if "position_ids" in self._takes:
+            options["position_ids"] = positions
+        if "logits_to_keep" in self._takes:
+            options["logits_to_keep"] = 1  # a head over the whole prompt would cost more than the rest of a small model
+        self.computed_tokens += ids.numel()
+        output = self.model(input_ids=ids, attention_mask=mask, segment_ids=segments, **options)
+        kept = getattr(output, self._cache_name, None)
+        if kept is None:
+            kept = getattr(output, "cache_params", cache)  # Mamba's name
+        return output.logits[:, -1], kept
+
+    def logprobs(
+        self, rows: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int]]]
+    ) -> Iterator[tuple[int, float]]:
+        """The mean log-likelihood of marked tokens, teacher-forced, the head applied to these only.
+
+        Args:
+            rows: (ids, segments, mask) each, of equal length; mask is 1 for the tokens to score.
+
+        Yields:
+            (index, nats per token), a batch at a time.
+        """
+        order = sorted(range(len(rows)), key=lambda row: -len(rows[row][0]))
+        for at in range(0, len(order), self.batch_size):
+            chosen = order[at : at + self.batch_size]
+            width = len(rows[chosen[0]][0])
+            columns = [
+                torch.tensor([[*rows[row][column], *[fill] * (width - len(rows[row][0]))] for row in chosen])
+                for column, fill in enumerate((self._pad, self._output, 0))
+            ]
+            yield from zip(chosen, self._logprobs(*(column.to(self.model.device) for column in columns)), strict=True)
+
+    @torch.inference_mode()
+    def _logprobs(self, ids: torch.Tensor, segments: torch.Tensor, marked: torch.Tensor) -> list[float]:
+        wanted = marked[:, 1:].bool()
+        # Padding stands on the right, where a causal model does not see it from the tokens before.
+        with head_only_at(self.model, wanted):
+            logits = self.model(input_ids=ids, segment_ids=segments, use_cache=False).logits
+        chances = logits.view(-1, logits.shape[-1]).float().log_softmax(-1)
+        taken = chances.gather(1, ids[:, 1:][wanted][:, None])[:, 0]
+        return [float(one.mean()) for one in taken.split(wanted.sum(1).tolist())]

@@ -1,0 +1,109 @@
+"""The KV cache of a batch: buffers that grow in place, cut into prefixes, put together again row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
+
+_ROOM = 64
+"""Positions that a buffer gains when it is full."""
+
+Prefix = list[tuple[torch.Tensor, torch.Tensor]]
+"""Keys and values of one row, a pair a layer, each [heads, length, size]."""
+
+
+class GrowingLayer(DynamicLayer):
+    """A layer of the cache with room to spare, so that a new token does not copy all that came before it.
+
+    A sliding layer keeps all its positions, too: its window is a matter of the mask, and a prefix can be cut anywhere.
+    """
+
+    keys: torch.Tensor  # pyright: ignore[reportIncompatibleVariableOverride]
+    values: torch.Tensor  # pyright: ignore[reportIncompatibleVariableOverride]
+
+    def __init__(self, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
+        super().__init__()
+        self.length = 0
+        if keys is not None and values is not None:
+            self.lazy_initialization(keys, values)
+            self.update(keys, values)
+
+    def update(
+        self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Append [batch, heads, new, size], and return everything."""
+        if not self.is_initialized:
+            self.lazy_initialization(key_states, value_states)
+        end = self.length + key_states.shape[-2]
+        if self.keys.numel() == 0 or end > self.keys.shape[-2]:
+            self.keys = _grown(self.keys, key_states, self.length, end + _ROOM)
+            self.values = _grown(self.values, value_states, self.length, end + _ROOM)
+        self.keys[..., self.length : end, :] = key_states
+        self.values[..., self.length : end, :] = value_states
+        self.length = end
+        return self.keys[..., :end, :], self.values[..., :end, :]
+
+    def get_seq_length(self) -> int:
+        """How many positions are filled."""
+        return self.length
+
+
+def _grown(old: torch.Tensor, like: torch.Tensor, length: int, room: int) -> torch.Tensor:
+    new = like.new_zeros((*like.shape[:-2], room, like.shape[-1]))
+    if length:
+        new[..., :length, :] = old[..., :length, :]
+    return new
+
+
+def supports_sharing(model: Any) -> bool:
+    """Whether all that a model keeps of its past are keys and values (a state-space layer keeps something else)."""
+    layers = DynamicCache(config=model.config).layers
+    return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
+
+
+def empty_cache() -> Cache:
+    """A cache whose layers appear as the model asks for them."""
+    return Cache(layer_class_to_replicate=GrowingLayer)
+
+
+def cut_rows(cache: Cache, lengths: Sequence[int]) -> list[Prefix]:
+    """The cache of a left-padded batch as one prefix a row, without the padding."""
+    found: list[Prefix] = []
+    for row, length in enumerate(lengths):
+        prefix: Prefix = []
+        for layer in _layers(cache):
+            kept = slice(layer.length - length, layer.length)
+            prefix.append((layer.keys[row, :, kept].clone(), layer.values[row, :, kept].clone()))
+        found.append(prefix)
+    return found
+
+
+def join_rows(prefixes: Sequence[Prefix | None], lengths: Sequence[int]) -> Cache:
+    """A batch's cache from the first `lengths[row]` positions of each row's prefix, padded on the left."""
+    width = max(lengths)
+    like = next(prefix for prefix in prefixes if prefix is not None)
+    if not width:
+        return empty_cache()
+    layers: list[GrowingLayer] = []
+    for number, (key, value) in enumerate(like):
+        keys = key.new_zeros((len(prefixes), key.shape[0], width, key.shape[-1]))
+        values = value.new_zeros((len(prefixes), value.shape[0], width, value.shape[-1]))
+        for row, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
+            if prefix is not None and length:
+                keys[row, :, width - length :] = prefix[number][0][:, :length]
+                values[row, :, width - length :] = prefix[number][1][:, :length]
+        layers.append(GrowingLayer(keys, values))
+    return Cache(layers=layers)  # pyright: ignore[reportArgumentType] (a list of layers, as it says)
+
+
+def keep_rows(cache: Cache, rows: torch.Tensor) -> None:
+    """Drop all rows of the batch but these."""
+    for layer in _layers(cache):
+        layer.batch_select_indices(rows)
+
+
+def _layers(cache: Cache) -> list[GrowingLayer]:
+    return [layer for layer in cache.layers if isinstance(layer, GrowingLayer)]

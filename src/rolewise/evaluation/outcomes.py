@@ -1,0 +1,75 @@
+"""One judged answer, and one model's answers to a suite: what tables and reports are made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+Criterion = Literal["in_response", "begins_with"]
+"""When a payload counts as followed: its witness stands anywhere in the answer, or at its beginning."""
+
+CRITERIA: tuple[Criterion, ...] = ("in_response", "begins_with")
+
+CLEAN, CEILING = "clean", "ceiling"
+"""Conditions that are not attacks; their domains have the same names."""
+
+DOMAINS = ("clean", "in_domain", "ood", "secalign", "ceiling")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """One answer, judged."""
+
+    id: str
+    """The sample's id: the unit of pairing, and of the bootstrap."""
+    condition: str
+    """`clean`, an attack's name, or `ceiling` (the payload in the user turn)."""
+    domain: str
+    """`clean`, `in_domain`, `ood`, `secalign` or `ceiling`."""
+    epoch: int = 1
+    """Which repetition of the row."""
+    in_response: bool
+    """Whether the payload's witness stands anywhere in the answer, whatever its case (the ISE paper's criterion)."""
+    begins_with: bool
+    """Whether the answer begins with the witness (StruQ's criterion)."""
+    rouge_l: float | None = None
+    """ROUGE-L F1 against the reference answer; clean rows only."""
+    reference_logprob: float | None = None
+    """Mean log-likelihood per token of the reference answer; clean rows of models that can tell it."""
+    win: float | None = None
+    """How a judge prefers the answer over the reference: 1, 0.5 or 0; judged clean rows only."""
+    output: str
+    """The answer."""
+    messages: list[dict[str, Any]]
+    """The conversation that was asked, with roles."""
+    meta: dict[str, Any]
+    """What the row says of itself: the payload and what was injected."""
+
+    def followed(self, criterion: Criterion) -> bool:
+        """Whether the payload was carried out, by `criterion`."""
+        return self.in_response if criterion == "in_response" else self.begins_with
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One model on one suite with one probe."""
+
+    model: str
+    """The model's name as inspect_ai knows it."""
+    label: str
+    """A short name for tables."""
+    suite: str
+    """`structured_query` or `sep`."""
+    probe: str | None
+    """The mis-tagging probe that was on, if any."""
+    settings: dict[str, Any]
+    """The task's and the model's arguments, and the generation settings."""
+    versions: dict[str, str]
+    """Package versions by name."""
+    created: str
+    """When the run began, ISO 8601."""
+    complete: bool
+    """Whether every expected answer is there."""
+    expected: int
+    """How many answers a complete run has."""
+    outcomes: list[Outcome]

@@ -1,0 +1,218 @@
+"""The provider `rolewise/<path>`: any suite of inspect_ai on a segmented model, roles kept.
+
+inspect eval rolewise/structured_query --model rolewise/runs/ise -M probe=data-as-user
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from typing import Any, cast
+
+import anyio
+from inspect_ai.model import (
+    ChatCompletionChoice,
+    ChatMessage,
+    ChatMessageAssistant,
+    GenerateConfig,
+    Logprob,
+    Logprobs,
+    ModelAPI,
+    ModelOutput,
+    ModelUsage,
+    StopReason,
+    TopLogprob,
+)
+from inspect_ai.tool import ToolChoice, ToolInfo
+
+from rolewise.evaluation.conversations import read_tool_calls, to_rolewise, to_schemas
+from rolewise.evaluation.decoding import Answer, Request
+from rolewise.evaluation.probes import make_probe
+from rolewise.evaluation.worker import Job, Worker
+
+OPTIONS_KEY = "rolewise"
+"""Where `extra_body` of a request has options of this provider: `{"rolewise": {"settled_by": "hacked"}}`."""
+
+_ARGUMENTS = ("batch_size", "scale", "probe", "device", "dtype", "max_new_tokens")
+_REFUSED = ("logit_bias", "frequency_penalty", "presence_penalty", "best_of", "response_schema", "prompt_logprobs",
+            "reasoning_tokens")  # fmt: skip
+_WINDOW_BATCHES = 8
+"""Batches that are collected before work begins: more rows share more prefixes, and are of more equal length."""
+
+
+class RolewiseAPI(ModelAPI):
+    """A segmented model as a model of inspect_ai.
+
+    Model arguments (`-M name=value`):
+        batch_size: rows computed together (32).
+        scale: factor on the segment table, in place of the model's own; 0 is the bare model.
+        probe: a probe of `rolewise.evaluation.probes` (`system-as-user`, `data-as-user`, `all-one-role`, `scale-0`).
+        device: where the model runs (an accelerator if there is one).
+        dtype: of the weights ("auto").
+        max_new_tokens: the most tokens of an answer for which a task sets no limit (256).
+
+    Raises:
+        ValueError: for an unknown model argument or probe, besides what `rolewise.load` raises.
+    """
+
+    def __init__(
+        self,
+        model_name: str,
+        base_url: str | None = None,
+        api_key: str | None = None,
+        config: GenerateConfig = GenerateConfig(),  # noqa: B008 (as inspect_ai's own)
+        **model_args: Any,
+    ) -> None:
+        super().__init__(model_name=model_name, base_url=base_url, api_key=api_key, config=config)
+        if unknown := sorted(model_args.keys() - set(_ARGUMENTS)):
+            raise ValueError(
+                f"unknown model argument {unknown[0]!r}; the rolewise provider has {', '.join(_ARGUMENTS)}"
+            )
+        import torch
+
+        from rolewise.evaluation.engine import Engine
+        from rolewise.modeling import load
+
+        self.batch_size = int(model_args.get("batch_size", 32))
+        self._max_new_tokens = int(model_args.get("max_new_tokens", 256))
+        self.model, self.tokenizer = load(model_name, dtype=model_args.get("dtype", "auto"))
+        accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        self.model.to(cast("Any", model_args.get("device") or accelerator or "cpu"))
+        self.model.eval()
+        self.probe = make_probe(model_args.get("probe"), self.model.role_scheme)
+        scale = model_args.get("scale")
+        if scale is not None and self.probe.scale is not None:
+            raise ValueError(f"probe {model_args['probe']!r} sets the scale itself; leave scale={scale} out")
+        if (scale := self.probe.scale if scale is None else float(scale)) is not None:
+            self.model.segment_scale = scale
+        self.engine = Engine(self.model, self.tokenizer, batch_size=self.batch_size)
+        self._worker = Worker(self._work, window=self.max_connections())
+
+    async def generate(
+        self, input: list[ChatMessage], tools: list[ToolInfo], tool_choice: ToolChoice, config: GenerateConfig
+    ) -> ModelOutput:
+        """Answer a conversation; what is asked concurrently is answered in batches.
+
+        Raises:
+            ValueError: when the conversation cannot be rendered, or an option is not supported; it names which.
+        """
+        began = time.monotonic()
+        request = self._request(input, [] if tool_choice == "none" else tools, config)
+        self.engine.room_for(request)  # a prompt that is too long concerns nobody else in its batch
+        count = config.num_choices or 1
+        answers = [await _result(future) for future in [self._worker.submit("generate", request) for _ in range(count)]]
+        written = sum(len(answer.token_ids) for answer in answers)
+        read = len(request.input_ids)
+        return ModelOutput(
+            model=self.model_name,
+            choices=[self._choice(answer, bool(tools)) for answer in answers],
+            usage=ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written),
+            time=time.monotonic() - began,
+        )
+
+    async def answer_logprob(self, messages: Sequence[ChatMessage], answer: str) -> float:
+        """The mean log-likelihood per token of `answer` (and its end of turn) to a conversation, teacher-forced.
+
+        Raises:
+            ValueError: when the conversation cannot be rendered with that answer.
+        """
+        from rolewise.rendering import render
+
+        conversation = [*to_rolewise(messages), {"role": "assistant", "content": answer}]
+        encoding = render(self.tokenizer, conversation, scheme=self.model.role_scheme, train_on="last")
+        ids, segments = encoding.input_ids, self.probe(encoding.segment_ids)
+        return await _result(self._worker.submit("score", (ids, segments, encoding.loss_mask)))
+
+    def _request(self, input: list[ChatMessage], tools: list[ToolInfo], config: GenerateConfig) -> Request:
+        from rolewise.rendering import render
+
+        if refused := [name for name in _REFUSED if getattr(config, name, None) not in (None, 0, 0.0)]:
+            raise ValueError(f"the rolewise provider has no {refused[0]}; leave it out")
+        encoding = render(
+            self.tokenizer,
+            to_rolewise(input),
+            tools=to_schemas(tools) or None,
+            add_generation_prompt=True,
+            scheme=self.model.role_scheme,
+        )
+        options: dict[str, Any] = (config.extra_body or {}).get(OPTIONS_KEY, {})
+        if unknown := sorted(options.keys() - {"settled_by"}):
+            raise ValueError(f"unknown option {unknown[0]!r} in extra_body[{OPTIONS_KEY!r}]; there is settled_by")
+        return Request(
+            input_ids=encoding.input_ids,
+            segment_ids=self.probe(encoding.segment_ids),
+            max_new_tokens=config.max_tokens or self._max_new_tokens,
+            temperature=config.temperature or 0.0,
+            top_p=1.0 if config.top_p is None else config.top_p,
+            top_k=config.top_k or 0,
+            seed=config.seed,
+            stop=tuple(config.stop_seqs or ()),
+            settled_by=options.get("settled_by"),
+            logprobs=(config.top_logprobs or 0) if config.logprobs else None,
+        )
+
+    def _work(self, kind: str, jobs: Sequence[Job]) -> None:
+        if kind == "generate":
+            for index, answer in self.engine.answers([job.what for job in jobs]):
+                jobs[index].future.set_result(answer)
+        else:
+            for index, value in self.engine.logprobs([job.what for job in jobs]):
+                jobs[index].future.set_result(value)
+
+    def _choice(self, answer: Answer, with_tools: bool) -> ChatCompletionChoice:
+        text, calls = read_tool_calls(answer.text) if with_tools else (answer.text, [])
+        reason: StopReason = "stop" if answer.ending in ("stop", "settled") else answer.ending
+        if calls:
+            reason = "tool_calls"
+        message = ChatMessageAssistant(
+            content=text, tool_calls=calls or None, model=self.model_name, source="generate",
+            metadata={"rolewise_ending": answer.ending},
+        )  # fmt: skip
+        return ChatCompletionChoice(message=message, stop_reason=reason, logprobs=self._logprobs(answer))
+
+    def _logprobs(self, answer: Answer) -> Logprobs | None:
+        if answer.logprobs is None:
+            return None
+
+        def text(token: int) -> str:
+            return str(self.tokenizer.decode([token]))
+
+        return Logprobs(
+            content=[
+                Logprob(
+                    token=text(token),
+                    logprob=value,
+                    top_logprobs=[TopLogprob(token=text(other), logprob=chance) for other, chance in likeliest] or None,
+                )
+                for token, value, likeliest in answer.logprobs
+            ]
+        )
+
+    def max_tokens(self) -> int | None:
+        """The most tokens of an answer for which a task sets no limit."""
+        return self._max_new_tokens
+
+    def max_connections(self) -> int:
+        """How many requests inspect_ai should keep going: several batches' worth."""
+        return self.batch_size * _WINDOW_BATCHES
+
+    def connection_key(self) -> str:
+        """Each model has connections of its own."""
+        return self.model_name
+
+    def close(self) -> None:
+        """End the model's thread, and let the weights go."""
+        self._worker.close()
+        del self.engine, self.model
+
+
+async def _result(future: Future[Any]) -> Any:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:  # inspect_ai on trio
+        while not future.done():
+            await anyio.sleep(0.02)
+        return future.result()
+    return await asyncio.wrap_future(future)

@@ -1,0 +1,265 @@
+"""The suites as tasks of inspect_ai: `rolewise/structured_query` and `rolewise/sep`."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from inspect_ai import Epochs, Task, task
+from inspect_ai.dataset import MemoryDataset, Sample
+from inspect_ai.model import GenerateConfig, get_model
+
+from rolewise.attacks import (
+    CHATML,
+    IN_DOMAIN_ATTACKS,
+    MAIN_ATTACKS,
+    NAMED_DELIMITERS,
+    OOD_ATTACKS,
+    SECALIGN_ATTACKS,
+    Delimiters,
+    attack_info,
+    payload_named,
+    template_delimiters,
+)
+from rolewise.evaluation.asking import ask, expect_answers, model_identity
+from rolewise.evaluation.conversations import from_rolewise
+from rolewise.evaluation.provider import RolewiseAPI
+from rolewise.evaluation.scorers import begins_with, in_response, reference_logprob, rouge_l, win_rate
+from rolewise.evaluation.sep import load_sep, sep_conditions
+
+ATTACK_SETS: dict[str, tuple[str, ...]] = {
+    "main": tuple(MAIN_ATTACKS),
+    "in_domain": tuple(IN_DOMAIN_ATTACKS),
+    "ood": tuple(OOD_ATTACKS),
+    "secalign": tuple(SECALIGN_ATTACKS),
+    "all": (*IN_DOMAIN_ATTACKS, *OOD_ATTACKS),
+    "everything": (*IN_DOMAIN_ATTACKS, *OOD_ATTACKS, *SECALIGN_ATTACKS),
+}
+"""Names for sets of attacks; `all` is what the paper's tables are made of."""
+
+DEFAULT_FILES = {
+    "structured_query": "alpacaeval805_davinci003.json",
+    "sep": "SEP_validation_892.json",
+}
+DATA_DIRECTORY = Path("..") / "shared" / "data" / "eval"
+"""Where the test files are looked for when none is named, relative to the working directory."""
+
+
+@task
+def structured_query(
+    data: str | None = None,
+    attacks: str | list[str] = "all",
+    domain: str | None = None,
+    payload: str = "hacked",
+    limit: int | None = None,
+    seed: int = 0,
+    epochs: int = 1,
+    data_role: str = "user",
+    delimiters: str | None = None,
+    position: str | None = None,
+    struq_compat: bool = False,
+    max_tokens: int = 32,
+    temperature: float = 0.0,
+    early_stop: bool = True,
+    utility: bool = True,
+    utility_tokens: int | None = None,
+    judge: bool = False,
+    answers: str | None = None,
+) -> Task:
+    """The paper's first benchmark: does a payload in the data get carried out?
+
+    Args:
+        data: an AlpacaEval-shaped file (instruction, input, output); by default the one in ../shared/data/eval.
+        attacks: main, in_domain, ood, secalign, all (in_domain and ood), everything, or names of attacks.
+        domain: only the attacks of this domain (in_domain, ood, secalign).
+        payload: the name of what is injected (`rolewise.attacks.PAYLOADS`).
+        limit: the number of samples (rows of the file), each with all its conditions.
+        seed: of what attacks draw.
+        epochs: how often each row is asked.
+        data_role: what data becomes for a model: `user` (a message of its own, DATA for ours), or `tool`.
+        delimiters: what completion attacks forge: chatml, delimiter, text …; by default the template's own for our
+            models, ChatML for others.
+        position: where in the data attacks stand that have no place of their own: begin, middle, end.
+        struq_compat: repeat the accidents of StruQ's code.
+        max_tokens: the most new tokens of an answer.
+        temperature: 0 is greedy.
+        early_stop: end an answer to an attacked row when its outcome is settled (our models; changes no score).
+        utility: also measure ROUGE-L and, for our models, the log-likelihood of the reference, on unattacked rows.
+        utility_tokens: the most new tokens for unattacked rows; by default `max_tokens`.
+        judge: also ask the model role `grader` for a win rate against the reference.
+        answers: a file that keeps answers, so that a killed run asks nothing twice.
+
+    Raises:
+        ValueError: for an unknown attack, payload or delimiter (the nearest is named), or rows that cannot be used.
+        FileNotFoundError: when there is no data file; the message says what to pass.
+    """
+    from rolewise.data.structured_query import evaluation_conditions, load_samples
+
+    names = chosen_attacks(attacks, domain)
+    path = test_file("structured_query", data)
+    samples = _first(load_samples(path, payload=payload_named(payload)), limit)
+    options: dict[str, Any] = {"position": position} if position is not None else {}
+    rows = evaluation_conditions(
+        samples, names, seed=seed, real=_delimiters(delimiters), struq_compat=struq_compat, **options
+    )
+    return _task(
+        rows, path, max_tokens=max_tokens, temperature=temperature, data_role=data_role, epochs=epochs,
+        early_stop=early_stop, utility=utility, utility_tokens=utility_tokens, judge=judge, answers=answers, seed=seed,
+    )  # fmt: skip
+
+
+@task
+def sep(
+    data: str | None = None,
+    limit: int | None = None,
+    seed: int = 0,
+    epochs: int = 1,
+    data_role: str = "user",
+    instruction_role: str = "user",
+    max_tokens: int = 128,
+    temperature: float = 0.0,
+    early_stop: bool = True,
+    answers: str | None = None,
+) -> Task:
+    """SEP: does a question get answered where it stands in the instruction, and left alone where it stands in the data?
+
+    The SEP score is `given_ceiling`: among the rows whose witness appears with the question in the instruction, the
+    share where it does not appear with the question in the data (Zverev et al., 2024).
+
+    Args:
+        data: a SEP file (system_prompt_clean, prompt_instructed, …); by default the one in ../shared/data/eval.
+        limit: the number of rows of the file.
+        seed: of sampling.
+        epochs: how often each row is asked.
+        data_role: what data becomes for a model: `user` (a message of its own, DATA for ours), or `tool`.
+        instruction_role: whether SEP's "system prompt" is the `user` or the `system`.
+        max_tokens: the most new tokens of an answer.
+        temperature: 0 is greedy.
+        early_stop: end an answer when its outcome is settled (our models; changes no score).
+        answers: a file that keeps answers, so that a killed run asks nothing twice.
+
+    Raises:
+        ValueError: when a row lacks a field or stands twice.
+        FileNotFoundError: when there is no data file; the message says what to pass.
+    """
+    path = test_file("sep", data)
+    rows = sep_conditions(_first(load_sep(path), limit), instruction_role=instruction_role)
+    return _task(
+        rows, path, max_tokens=max_tokens, temperature=temperature, data_role=data_role, epochs=epochs,
+        early_stop=early_stop, utility=False, utility_tokens=None, judge=False, answers=answers, seed=seed,
+    )  # fmt: skip
+
+
+def chosen_attacks(attacks: str | Sequence[str], domain: str | None = None) -> list[str]:
+    """Names of attacks from names of attacks and of sets, without repetitions, perhaps of one domain only.
+
+    Raises:
+        ValueError: for an unknown name (the nearest is named), or when nothing is left.
+    """
+    given = [part.strip() for part in attacks.split(",")] if isinstance(attacks, str) else list(attacks)
+    names: list[str] = []
+    for name in given:
+        if name in ATTACK_SETS:
+            names += ATTACK_SETS[name]
+            continue
+        try:
+            attack_info(name)
+        except ValueError as error:
+            near = difflib.get_close_matches(name, ATTACK_SETS, n=1)
+            hint = f" (did you mean the set {near[0]!r}?)" if near else ""
+            raise ValueError(f"{error}{hint}; sets are {', '.join(ATTACK_SETS)}") from None
+        names.append(name)
+    names = [name for name in dict.fromkeys(names) if domain is None or attack_info(name).domain == domain]
+    if not names:
+        raise ValueError(f"no attack is left: attacks={attacks!r} has none of domain={domain!r}")
+    return names
+
+
+def test_file(suite: str, data: str | None) -> Path:
+    """The test file of a suite: the one that was named, or the one where they usually lie.
+
+    Raises:
+        FileNotFoundError: when it does not exist; the message says what to pass.
+    """
+    path = Path(data).expanduser() if data else DATA_DIRECTORY / DEFAULT_FILES[suite]
+    if not path.is_file():
+        what = "AlpacaEval's rows (instruction, input, output)" if suite == "structured_query" else "a SEP file"
+        raise FileNotFoundError(
+            f"no test file {str(path)!r} for {suite}; pass the path of {what}: "
+            f"rolewise eval MODEL --suite {suite.replace('_', '-')} --data FILE, or -T data=FILE to inspect eval"
+        )
+    return path
+
+
+def _first(rows: list[Any], limit: int | None) -> list[Any]:
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit} must be at least 1")
+    return rows[:limit]
+
+
+def _delimiters(name: str | None) -> Delimiters:
+    """What completion attacks forge: a named set, or that of the model under test."""
+    if name is not None:
+        if name not in NAMED_DELIMITERS:
+            near = difflib.get_close_matches(name, NAMED_DELIMITERS, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"unknown delimiters {name!r}: {hint}there are {', '.join(NAMED_DELIMITERS)}")
+        return NAMED_DELIMITERS[name]
+    api = get_model().api
+    return template_delimiters(api.tokenizer) if isinstance(api, RolewiseAPI) else CHATML
+
+
+def _task(
+    rows: Iterable[Mapping[str, Any]],
+    path: Path,
+    *,
+    max_tokens: int,
+    temperature: float,
+    data_role: str,
+    epochs: int,
+    early_stop: bool,
+    utility: bool,
+    utility_tokens: int | None,
+    judge: bool,
+    answers: str | None,
+    seed: int,
+) -> Task:
+    samples = [
+        Sample(
+            id=f"{row['meta']['id']}/{row['meta']['condition']}",
+            input=from_rolewise(row["messages"], data_role=data_role),
+            target=row["meta"].get("reference") or row["meta"]["payload"]["witness"],
+            metadata={**row["meta"], "conversation": row["messages"]},
+        )
+        for row in rows
+    ]
+    expect_answers(len(samples) * epochs)
+    scorers = [in_response(), begins_with()]
+    if utility:
+        scorers += [rouge_l(), reference_logprob(answers=answers)]
+    if judge:
+        scorers.append(win_rate(answers=answers))
+    settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
+    if temperature > 0:
+        settings["seed"] = seed
+    api = get_model().api
+    return Task(
+        dataset=MemoryDataset(samples, name=path.stem, location=str(path)),
+        solver=ask(config=settings, utility_tokens=utility_tokens, answers=answers, early_stop=early_stop),
+        scorer=scorers,
+        epochs=Epochs(epochs, "mean"),
+        # Without this inspect_ai would start with a few requests at a time, and batches would be small.
+        config=GenerateConfig(max_connections=api.max_connections())
+        if isinstance(api, RolewiseAPI)
+        else GenerateConfig(),
+        metadata={
+            "data_sha256": hashlib.sha256(path.read_bytes()).hexdigest()[:16],
+            "versions": {name: version(name) for name in ("rolewise", "torch", "transformers", "inspect-ai")},
+            "identity": model_identity(get_model()),
+        },
+        version=1,
+    )

@@ -1,0 +1,112 @@
+"""Which figures a section gets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from rolewise.evaluation.statistics import Estimate
+from rolewise.reporting.figures import Drawing, bars, lines, radar, spans
+from rolewise.reporting.sections import Section
+from rolewise.reporting.wording import CRITERION_WORDS, group_name, shown
+
+_AXIS = "robust accuracy, percent"
+ACCOMPANIES = {"overview": ("overall", "separation"), "attacks": ("attacks", "radar"), "lengths": ("length",)}
+"""By a table's key, the figures that belong below it (the last part of their names)."""
+
+
+def drawings(section: Section) -> list[Drawing]:
+    """The figures that the section's runs have numbers for; none for a section without figures.
+
+    Bars by attack; average, worst and union by group; a radar of the attacks that all runs have (three or more);
+    separation between attack success and ceiling; average and separation by length of the data.
+    """
+    measured = section.measured
+    if not measured:
+        return []
+    slug = re.sub(r"[^a-z0-9]+", "-", section.suite.lower()).strip("-") or "suite"
+    note = f"A payload is followed when {CRITERION_WORDS[section.criterion]}. {section.provenance()}"
+    found: list[Drawing] = []
+
+    def title(words: str) -> str:
+        return f"{section.title}: {words}"
+
+    attacks = list(section.attacks)
+    by_attack: dict[str, list[Estimate | None]] = {
+        arm.label: [summary.robust.get(name) for name in attacks] for arm, summary in measured
+    }
+    if section.groups and len(attacks) > 1:
+        rows = [(group_name(group), kind) for group in section.groups for kind in section.kinds(group)]
+        series = {
+            arm.label: [
+                getattr(summary.groups[group], kind) if group in summary.groups else None
+                for group in section.groups
+                for kind in section.kinds(group)
+            ]
+            for arm, summary in measured
+        }
+        found.append(
+            bars(f"{slug}-overall", title("average, worst and union of attacks"), rows, series, axis=_AXIS, note=note)
+        )
+    ends = {
+        arm.label: (_success(head.average), summary.ceiling, head.separation)
+        for arm, summary in measured
+        if (head := summary.headline) and head.separation and summary.ceiling
+    }
+    if ends:
+        found.append(
+            spans(
+                f"{slug}-separation",
+                title(f"separation and ceiling ({group_name(section.groups[0])})"),
+                ends,
+                note=note,
+            )
+        )
+    if attacks:
+        rows = [(shown(group_name(section.attacks[name])), shown(name)) for name in attacks]
+        found.append(
+            bars(f"{slug}-attacks", title("robust accuracy by attack"), rows, by_attack, axis=_AXIS, note=note)
+        )
+    everywhere = [at for at in range(len(attacks)) if all(series[at] is not None for series in by_attack.values())]
+    if len(everywhere) >= 3:
+        found.append(
+            radar(
+                f"{slug}-radar",
+                title("robust accuracy by attack, at a glance"),
+                [shown(attacks[at]) for at in everywhere],
+                {label: [series[at] for at in everywhere] for label, series in by_attack.items()},
+                axis=_AXIS,
+                note=f"{note} The further out, the better; intervals are in the bars.",
+            )
+        )
+    return [*found, *_by_length(section, slug, note)]
+
+
+def _by_length(section: Section, slug: str, note: str) -> list[Drawing]:
+    """Average and separation of the main group over the parts by data length."""
+    if len(section.parts) < 2 or not section.groups:
+        return []
+    found: list[Drawing] = []
+    for name, kind, axis in (("length", "average", _AXIS), ("separation-length", "separation", "separation, points")):
+        series: dict[str, list[Estimate | None]] = {}
+        for arm, _ in section.measured:
+            summaries = [part.summaries.get(arm.label) for part in section.parts]
+            heads = [one[section.criterion].headline if one else None for one in summaries]
+            series[arm.label] = [getattr(head, kind) if head else None for head in heads]
+        if any(one is not None for estimates in series.values() for one in estimates):
+            what = "average robust accuracy" if kind == "average" else kind
+            title = f"{section.title}: {what} by length of the data ({group_name(section.groups[0])})"
+            bins = [part.name for part in section.parts]
+            across = "characters of data before the attack"
+            found.append(lines(f"{slug}-{name}", title, bins, series, axis=axis, across=across, note=note))
+    return found
+
+
+def _success(robust: Estimate) -> Estimate:
+    """Attack success from robust accuracy."""
+    return Estimate(value=1 - robust.value, low=1 - robust.high, high=1 - robust.low, n=robust.n)
+
+
+def accompanying(table: str, drawn: Sequence[Drawing]) -> list[Drawing]:
+    """Those of `drawn` that belong below the table with this key."""
+    return [one for one in drawn if one.name.rpartition("-")[2] in ACCOMPANIES.get(table, ())]

@@ -1,0 +1,237 @@
+"""Runs sorted into sections of one suite each, summarised, compared, and asked what is missing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from typing import Any
+
+from rolewise.attacks import IN_DOMAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS
+from rolewise.evaluation.outcomes import CEILING, CLEAN, CRITERIA, Criterion, Run
+from rolewise.evaluation.summary import Difference, Summary, by_data_length, compare, summarise
+from rolewise.reporting.gaps import arm_gaps, incomparable, section_gaps
+from rolewise.reporting.wording import flat, shown, suite_name
+
+_DIGEST = re.compile(r"[0-9a-f]{16,64}")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One run with its figures."""
+
+    label: str
+    """Unique in its section."""
+    run: Run
+    summaries: dict[Criterion, Summary]
+    """By each criterion; empty when the run has no outcome."""
+
+    @cached_property
+    def settings(self) -> dict[str, Any]:
+        """All settings by dotted names."""
+        return flat(self.run.settings)
+
+    def setting(self, *names: str) -> str:
+        """The first of these settings that the run has; "not stated" when it has none."""
+        return next((shown(self.settings[name]) for name in names if name in self.settings), "not stated")
+
+    @cached_property
+    def model(self) -> str:
+        """The model's name, with its probe."""
+        return shown(self.run.model) + (f" (probe {shown(self.run.probe)})" if self.run.probe else "")
+
+    @cached_property
+    def versions(self) -> str:
+        """Versions of packages, in one line."""
+        named = {shown(name).replace("_", "-"): shown(version) for name, version in sorted(self.run.versions.items())}
+        return ", ".join(f"{name} {version}" for name, version in named.items()) or "not stated"
+
+    @cached_property
+    def seed(self) -> str:
+        """The seed of the suite."""
+        return self.setting("task.seed", "seed")
+
+    @cached_property
+    def data(self) -> str:
+        """Where the suite's samples came from."""
+        digest = self.setting("data")
+        known = [self.setting("task.data"), f"sha256 {digest}" if _DIGEST.fullmatch(digest) else digest]
+        return ", ".join(one for one in known if one != "not stated") or "not stated"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Compared:
+    """Two runs on the same samples: the first minus the second."""
+
+    first: Arm
+    second: Arm
+    differences: dict[Criterion, dict[str, Difference]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LengthPart:
+    """The samples whose data, before any attack, have a length within these bounds."""
+
+    low: int
+    high: int
+    summaries: dict[str, dict[Criterion, Summary]]
+    """By the run's label."""
+
+    @property
+    def name(self) -> str:
+        """The bounds in words."""
+        return f"{self.low}–{self.high}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Section:
+    """All that is known of one suite."""
+
+    suite: str
+    arms: list[Arm]
+    criterion: Criterion
+    confidence: float
+    compared: list[Compared]
+    parts: list[LengthPart]
+    """By data length, shortest first; empty when the rows don't state it."""
+    gaps: list[str]
+
+    @property
+    def title(self) -> str:
+        """The suite's name."""
+        return shown(suite_name(self.suite))
+
+    @cached_property
+    def measured(self) -> list[tuple[Arm, Summary]]:
+        """The runs that have figures, by the section's criterion."""
+        return [(arm, arm.summaries[self.criterion]) for arm in self.arms if arm.summaries]
+
+    @cached_property
+    def attacks(self) -> dict[str, str]:
+        """Every attack that any run has, in order, with its domain."""
+        domains = {
+            outcome.condition: outcome.domain
+            for arm in self.arms
+            for outcome in arm.run.outcomes
+            if outcome.condition not in (CLEAN, CEILING)
+        }
+        return {name: domains[name] for name in sorted(domains, key=condition_order)}
+
+    @cached_property
+    def conditions(self) -> list[str]:
+        """Every condition that any run has, in order."""
+        return sorted({one.condition for arm in self.arms for one in arm.run.outcomes}, key=condition_order)
+
+    @cached_property
+    def groups(self) -> list[str]:
+        """The groups of attacks that any run has, the main one first."""
+        return list(dict.fromkeys(name for _, summary in self.measured for name in summary.groups))
+
+    def kinds(self, group: str) -> tuple[str, ...]:
+        """The figures of a group that say something: with a single attack average, worst and union are one."""
+        alone = all(len(summary.groups[group].attacks) == 1 for _, summary in self.measured if group in summary.groups)
+        return ("average",) if alone else ("average", "worst", "union")
+
+    def provenance(self, n: str | None = None) -> str:
+        """Model, data, seed, versions, n and confidence: what stands below every table and figure."""
+        arms = [arm for arm, _ in self.measured] or self.arms
+        models = "; ".join(arm.label if arm.label == arm.model else f"{arm.label} = {arm.model}" for arm in arms)
+        n = n or f"n = {same([str(summary.n) for _, summary in self.measured], arms) or '0'} samples"
+        return (
+            f"Models: {models}. Data: {same([arm.data for arm in arms], arms)}. "
+            f"Seed: {same([arm.seed for arm in arms], arms)}. {n}, {100 * self.confidence:g} % intervals. "
+            f"Versions: {same([arm.versions for arm in arms], arms)}."
+        )
+
+
+def condition_order(name: str) -> tuple[int, str]:
+    """Sorts conditions as the benchmark lists them, others by name, the ceiling last."""
+    known = (CLEAN, *IN_DOMAIN_ATTACKS, *OOD_ATTACKS, *SECALIGN_ATTACKS)
+    return (known.index(name) if name in known else len(known) + (name == CEILING)), name
+
+
+def same(values: Sequence[str], arms: Sequence[Arm]) -> str:
+    """The one value, or each run's own."""
+    if len(set(values)) <= 1:
+        return values[0] if values else ""
+    return "; ".join(f"{value} ({arm.label})" for value, arm in zip(values, arms, strict=True))
+
+
+def build_sections(runs: Sequence[Run], *, criterion: Criterion = "in_response", confidence: float = 0.95,
+                   seed: int = 0) -> list[Section]:  # fmt: skip
+    """One section for each suite, in the order in which the suites come.
+
+    Args:
+        runs: what was read from logs; incomplete and empty runs too.
+        criterion: what counts as followed on the page; tables in CSV have both criteria.
+        confidence: of every interval.
+        seed: of the bootstrap.
+    """
+    if criterion not in CRITERIA:
+        raise ValueError(f"criterion={criterion!r} must be one of {', '.join(CRITERIA)}")
+    options: dict[str, Any] = {"confidence": confidence, "seed": seed}
+    from tqdm import tqdm
+
+    sections: list[Section] = []
+    for suite in dict.fromkeys(run.suite for run in runs):
+        arms = _arms([run for run in runs if run.suite == suite], options)
+        measured = [arm for arm in arms if arm.summaries]
+        compared: list[Compared] = []
+        gaps = [line for arm in arms for line in arm_gaps(arm)]
+        gaps += section_gaps(arms)
+        pairs = list(combinations(measured, 2))
+        for second, first in tqdm(pairs, "comparing", leave=False, disable=None):  # a later run minus an earlier one
+            if reason := incomparable(first, second):
+                gaps.append(f"{first.label} and {second.label} are not compared: {reason}.")
+                continue
+            found: dict[Criterion, dict[str, Difference]] = {
+                one: compare(first.summaries[one], second.summaries[one], **options) for one in CRITERIA
+            }
+            compared.append(Compared(first=first, second=second, differences=found))
+        parts = _length_parts(measured, options)
+        if measured and not parts:
+            gaps.append("The rows do not state the length of their data, so nothing is shown by length.")
+        sections.append(Section(suite=suite, arms=arms, criterion=criterion, confidence=confidence, compared=compared,
+                                parts=parts, gaps=gaps))  # fmt: skip
+    return sections
+
+
+def _arms(runs: Sequence[Run], options: dict[str, Any]) -> list[Arm]:
+    from tqdm import tqdm
+
+    arms: list[Arm] = []
+    taken: set[str] = set()
+    for run in tqdm(runs, "summarising", leave=False, disable=None):
+        label = shown(run.label) or shown(run.model) or "run"
+        if run.probe and shown(run.probe) not in label:
+            label = f"{label} ({shown(run.probe)})"
+        wanted, copy = label, 1
+        while label in taken:
+            copy += 1
+            label = f"{wanted} #{copy}"
+        taken.add(label)
+        summaries: dict[Criterion, Summary] = {}
+        if run.outcomes:
+            summaries = {criterion: summarise(run, criterion, **options) for criterion in CRITERIA}
+        arms.append(Arm(label, run, summaries))
+    return arms
+
+
+def _length_parts(arms: Sequence[Arm], options: dict[str, Any]) -> list[LengthPart]:
+    """The same cuts for every run, so that their figures can stand side by side."""
+    outcomes = [outcome for arm in arms for outcome in arm.run.outcomes]
+    if not outcomes or any("data_chars" not in outcome.meta for outcome in outcomes):
+        return []
+    parts: list[LengthPart] = []
+    for _, whole in by_data_length(replace(arms[0].run, outcomes=outcomes)):
+        ids = {outcome.id for outcome in whole.outcomes}
+        lengths = [int(outcome.meta["data_chars"]) for outcome in whole.outcomes]
+        found: dict[str, dict[Criterion, Summary]] = {}
+        for arm in arms:
+            run = replace(arm.run, outcomes=[one for one in arm.run.outcomes if one.id in ids])
+            if run.outcomes:
+                found[arm.label] = {criterion: summarise(run, criterion, **options) for criterion in CRITERIA}
+        parts.append(LengthPart(low=min(lengths), high=max(lengths), summaries=found))
+    return parts

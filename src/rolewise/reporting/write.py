@@ -1,0 +1,120 @@
+"""From runs to the files of a report."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+from rolewise.reporting.drawings import accompanying, drawings
+from rolewise.reporting.figures import Drawing
+from rolewise.reporting.page import page
+from rolewise.reporting.sections import Section
+from rolewise.reporting.tables import csv_files, escape_markdown, markdown, tables
+from rolewise.reporting.wording import CRITERION_WORDS, shown
+
+FIGURES = "figures"
+
+
+def write_report(
+    sections: Sequence[Section], directory: str | Path, *, text: bool = True, title: str = "Robustness report"
+) -> list[Path]:
+    """Write report.md, CSV files, figures (PNG and SVG) and index.html; the same runs give the same bytes.
+
+    What is missing, or mixed, is said in the report. Files appear whole, index.html last. Figures of an earlier report
+    that this one does not have are removed.
+
+    Args:
+        sections: from `build_sections`; none at all gives a report that says so.
+        directory: where to; it is made.
+        text: whether conversations and answers stand in index.html. Leave them out of what you publish, unless the
+            corpus may be passed on.
+        title: the heading.
+
+    Returns:
+        The files, index.html last.
+
+    Raises:
+        ImportError: when matplotlib or jinja2 is not installed; it names the extra.
+        NotADirectoryError: when `directory` is a file.
+    """
+    from tqdm import tqdm
+
+    target = Path(directory)
+    if target.exists() and not target.is_dir():
+        raise NotADirectoryError(f"{target} is a file; name a directory")
+    _need("matplotlib", "jinja2")
+    drawn = {section.suite: drawings(section) for section in tqdm(sections, "drawing", leave=False, disable=None)}
+    title, lead, footer = shown(title), _lead(sections), _footer()
+    gaps = [] if sections else ["there are no runs, so there is nothing to report."]
+    contents: dict[str, bytes] = {}
+    for found in drawn.values():
+        for one in found:
+            contents[f"{FIGURES}/{one.name}.png"] = one.png
+            contents[f"{FIGURES}/{one.name}.svg"] = one.svg
+    contents |= {name: body.encode() for name, body in csv_files(sections).items()}
+    contents["report.md"] = _markdown(title, lead, footer, gaps, sections, drawn).encode()
+    contents["index.html"] = page(
+        title=title, lead=lead, footer=footer, gaps=gaps, sections=sections, drawings=drawn, text=text
+    ).encode()
+    (target / FIGURES).mkdir(parents=True, exist_ok=True)
+    for stale in (target / FIGURES).iterdir():
+        if f"{FIGURES}/{stale.name}" not in contents and _OURS.fullmatch(stale.name):
+            stale.unlink()
+    return [_put(target / name, body) for name, body in contents.items()]
+
+
+def _need(*modules: str) -> None:
+    for name in modules:
+        if find_spec(name) is None:
+            raise ImportError(f"a report needs {name}; install it with: pip install 'rolewise[eval]'")
+
+
+_OURS = re.compile(r"[\w-]+-(attacks|overall|radar|separation|length)\.(png|svg)")
+
+
+def _put(path: Path, body: bytes) -> Path:
+    unfinished = path.with_name(f".{path.name}.tmp")
+    unfinished.write_bytes(body)
+    os.replace(unfinished, path)
+    return path
+
+
+def _lead(sections: Sequence[Section]) -> str:
+    if not sections:
+        return "No runs."
+    runs = sum(len(section.arms) for section in sections)
+    criterion, confidence = sections[0].criterion, sections[0].confidence
+    return (
+        f"{runs} run{'' if runs == 1 else 's'}. A payload counts as followed when {CRITERION_WORDS[criterion]} "
+        f"({criterion}). Intervals are at {100 * confidence:g} % confidence."
+    )
+
+
+def _footer() -> str:
+    import rolewise
+
+    return f"Made by rolewise report, version {rolewise.__version__}."
+
+
+def _markdown(
+    title: str,
+    lead: str,
+    footer: str,
+    gaps: Sequence[str],
+    sections: Sequence[Section],
+    drawn: Mapping[str, Sequence[Drawing]],
+) -> str:
+    lines = [f"# {escape_markdown(title)}", "", escape_markdown(lead), ""]
+    lines += [f"**Missing:** {escape_markdown(line)}\n" for line in gaps]
+    for section in sections:
+        lines += [f"## {escape_markdown(section.title)}", "", escape_markdown(section.provenance()), ""]
+        if section.gaps:
+            lines += ["**What is missing or mixed**", "", *(f"- {escape_markdown(line)}" for line in section.gaps), ""]
+        for table in tables(section):
+            lines += [f"### {table.title}", "", markdown(table)]
+            for one in accompanying(table.key, drawn[section.suite]):
+                lines += [f"![{escape_markdown(one.title)}]({FIGURES}/{one.name}.svg)", ""]
+    return "\n".join([*lines, escape_markdown(footer), ""])
