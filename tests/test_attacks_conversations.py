@@ -167,23 +167,94 @@ def test_alpaca_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     assert "in.json[1]: no data message with text to inject into (--skip-bad" in capsys.readouterr().err
     assert not out.exists()
     assert run(path, "-o", out, "--attack", "naive", "--skip-bad") == 0
-    assert "1 conversations in" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "1 conversations in" in said
+    assert "left out: 1 without data" in said
     assert [row["messages"][1]["content"] for row in rows_of(out)] == [f"b. {PAYLOAD}"]
 
 
 def test_errors_of_the_command(chats: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = tmp_path / "out.jsonl"
+    out, other = tmp_path / "out.jsonl", tmp_path / "other.jsonl"
+    other.write_text("mine")
+    before = chats.read_bytes()
     for options, message in (
         (["--attack", "ignor"], "unknown attack 'ignor': did you mean 'ignore'?"),
         (["--attack", "naive", "--payload", "hackd"], "did you mean 'hacked'?"),
         (["--attack", "naive", "--payload", "Say hi."], "needs --witness"),
         (["--attack", "ood_naive", "--position", "end"], "always stands at begin and end"),
         (["--attack", "naive", "--model", "x", "--template", "text"], "either --model or --template"),
-        (["--attack", "naive", "-o", str(chats)], "exists; name another file"),
+        (["--attack", "naive", "-o", str(other)], "exists; name another file"),
+        (["--attack", "naive", "-o", str(chats), "--overwrite"], "is an input"),
+        (["--attack", "naive", "-o", ""], "-o is empty"),
+        (["--attack", "naive", "-o", "-"], "-o - is no file"),
+        (["--attack", "naive", "--witness", "zzz"], "--witness 'zzz' says what shows"),
     ):
         assert run(chats, "-o", out, *options) == 2
         assert message in capsys.readouterr().err
     assert not out.exists()
+    assert chats.read_bytes() == before
+    assert run(chats, "-o", tmp_path / "new" / "out.jsonl", "--attack", "naive") == 0
+
+
+def test_a_named_payload_with_another_witness(chats: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out.jsonl"
+    assert run(chats, "-o", out, "--attack", "naive", "--payload", "code", "--witness", "zzz") == 0
+    row = rows_of(out)[0]
+    assert row["messages"][2]["content"].endswith(PAYLOADS["code"].text)
+    assert row["meta"]["payload"] == {"text": PAYLOADS["code"].text, "witness": "zzz", "kind": "code"}
+
+
+@pytest.mark.parametrize(
+    ("meta", "said"),
+    [
+        ('{"x": [NaN]}', "'meta.x[0]': NaN is no JSON"),
+        ('{"x": "\\ud800"}', "'meta.x': the lone surrogate '\\ud800'"),
+        ('{"x": 1, "x": 2}', "'meta': the key 'x' stands there twice"),
+        ('{"x": 1e999}', "'meta.x': a number too large"),
+        ("9" * 5000, "'meta': a number of 5,000 digits"),
+        ("[" * 300 + "]" * 300, "more than 200 levels deep"),
+        ("[" * 100_000, "more than 200 levels deep"),
+    ],
+)
+@pytest.mark.parametrize("array", [False, True])
+def test_rows_that_could_not_be_written_are_bad_when_read(
+    meta: str, said: str, array: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    if array and not meta.endswith("]") and meta.startswith("["):
+        pytest.skip("an array that does not end is no JSON at all")
+    path, out = tmp_path / "bad.jsonl", tmp_path / "out.jsonl"
+    good, bad = (f'{{"messages": {json.dumps(CHAT[:3])}, "meta": {value}}}' for value in ("{}", meta))
+    path.write_text(f"[{good},\n{bad}]" if array else f"{good}\n{bad}", encoding="utf-8")
+    place = "bad.jsonl[1]" if array else "bad.jsonl:2"
+    for command in (
+        ["attack", str(path), "-o", str(out), "--attack", "naive"],
+        ["show", str(path)],
+        *([] if array else [["generate", "smollm2-135m", str(path), "-o", str(out)]]),
+    ):
+        assert cli.main(command) == 2
+        error = capsys.readouterr().err
+        assert f"{place}: {said}" in error.replace(f"{place}: nested ", f"{place}: ")
+        assert "--skip-bad" in error
+    assert not out.exists()
+    assert run(path, "-o", out, "--attack", "naive", "--skip-bad") == 0
+    assert "1 conversations in" in (error := capsys.readouterr().err)
+    assert "left out: 1 bad" in error
+    assert len(rows_of(out)) == 1
+
+
+def test_show_says_what_meta_knows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    path.write_text("\n".join([json.dumps({"messages": CHAT})] * 2), encoding="utf-8")
+    assert run(path, "-o", out, "--attack", "ood_naive") == 0
+    assert cli.main(["show", str(out)]) == 0
+    shown = capsys.readouterr().out
+    heading = "ood_naive (data begin, data end): "
+    assert f"# {out}:1 {heading}" in shown
+    assert f"# {out}:2 {heading}" in shown
+    for meta in ("5", '{"condition": 3, "injections": [1, {"attack": 2}]}', '{"injections": {}}'):
+        out.write_text(f'{{"messages": [{{"role": "user", "content": "a"}}], "meta": {meta}}}', encoding="utf-8")
+        assert cli.main(["show", str(out)]) == 0
+        assert capsys.readouterr().out.startswith("# ")
 
 
 def test_attacks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
@@ -192,6 +263,8 @@ def test_attacks_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     for name in attack_names():
         assert f"\n{name}  (" in shown
     assert "\b" not in shown
+    assert "28 attacks; the main four are naive, ignore, escape_separation, completion_real; the names of" in shown
+    assert shown.endswith("next: rolewise attack FILE --attack NAME -o OUT\n")
     assert f"    Anna sings tonight. Ben plays the flute. {PAYLOAD}\n" in shown
     assert cli.main(["attacks", "--json"]) == 0
     listed = json.loads(capsys.readouterr().out)

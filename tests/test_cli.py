@@ -284,9 +284,23 @@ def test_train_takes_a_recipe_and_options_win(trained: list[Any], tmp_path: Path
     assert trained[1] == config
 
 
-def test_train_without_a_recipe(trained: list[Any]) -> None:
-    assert cli.main(["train", "--model", "a", "--data", "b", "--output-dir", "c"]) == 0
-    assert trained[0].output_dir == "c"
+def test_train_without_a_recipe(
+    trained: list[Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    options = ["train", "--model", "a", "--data", "b", "--output-dir", "runs/c d"]
+    assert cli.main(options) == 0
+    assert trained[0].output_dir == "runs/c d"
+    assert capsys.readouterr().out == "try it: rolewise chat 'runs/c d'; attack it: rolewise eval 'runs/c d'\n"
+    monkeypatch.setenv("RANK", "1")
+    assert cli.main(options) == 0
+    assert not capsys.readouterr().out
+
+
+def test_train_teaches_the_recipe(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["train"]) == 2
+    assert "rolewise train RECIPE.yaml" in capsys.readouterr().err
+    assert cli.main(["train", "--help"]) == 0
+    assert "usage: rolewise train [RECIPE.yaml] [-h]" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -295,8 +309,11 @@ def test_train_without_a_recipe(trained: list[Any]) -> None:
         ("model: a\ndata: b\noutput_dir: c\nlerning_rate: 1\n", [], "unknown key 'lerning_rate'"),
         ("model: a\ndata: b\n", [], "--output-dir"),
         ("model: a\ndata: b\noutput_dir: c\n", ["--lerning-rate", "1"], "--learning-rate"),
-        ("model: a\ndata: b\noutput_dir: c\n", ["--batch-size", "0"], "batch_size=0"),
+        ("model: a\ndata: b\noutput_dir: c\n", ["--batch-size", "0"], "--batch-size 0"),
         ("[1]", [], "must be a YAML mapping"),
+        ("[" * 5000, [], "r.yaml is nested too deeply"),
+        ("model: a\ndata: b\noutput_dir: c\n", ["--seed", "-1"], "seed -1 must be from 0"),
+        ("model: a\ndata: b\noutput_dir: c\n", ["--table-init-std", "nan"], "nan must not be negative"),
         (None, [], "no recipe at"),
     ],
 )
@@ -327,6 +344,18 @@ def test_quickstart_passes_its_settings_and_status_on(monkeypatch: pytest.Monkey
     assert cli.main(["quickstart", "--minutes", "2", "--output", "there", "--fresh", "--seed", "4"]) == 7
     [config] = configs
     assert (config.minutes, config.output, config.fresh, config.seed) == (2.0, Path("there"), True, 4)
+
+
+@pytest.mark.parametrize("stored", ["[]", "3", '{"model_type": 3}', "[" * 5000])
+def test_a_configuration_that_is_none_is_named(
+    stored: str, prompts: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(stored)
+    assert generate(str(tmp_path / "model"), prompts, tmp_path / "out.jsonl") == 2
+    said = capsys.readouterr().err
+    assert "config.json" in said
+    assert "save the model again" in said
 
 
 # --- generate ------------------------------------------------------------------------------------------------

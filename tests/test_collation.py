@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -33,6 +37,19 @@ def test_padding_uses_the_schemes_output_row() -> None:
     batch = RoleCollator(pad_token_id=0, scheme=scheme, pad_to_multiple_of=8)([A])
     assert batch["segment_ids"].shape == (1, 8)
     assert batch["segment_ids"][0, 3:].tolist() == [scheme.row(Role.OUTPUT)] * 5
+
+
+@pytest.mark.parametrize("options", [{}, {"padding_free": True}, {"packed": True}])
+@pytest.mark.parametrize("kind", [np.array, torch.tensor])
+def test_rows_may_be_arrays(kind: Any, options: dict[str, bool]) -> None:
+    long = {"input_ids": [1] * 9, "segment_ids": [0] * 9, "labels": [1] * 9}
+    as_lists = [A, B, long]
+    as_arrays = [{name: kind(values) for name, values in row.items()} for row in as_lists]
+    collator = RoleCollator(pad_token_id=0, **options)
+    want, found = collator(as_lists), collator(as_arrays)
+    assert want.keys() == found.keys()
+    assert all(torch.equal(want[name], found[name]) for name in want)
+    assert pack(as_arrays, 16) == pack(as_lists, 16)
 
 
 def test_packing_keeps_documents_apart() -> None:

@@ -27,10 +27,24 @@ def test_a_table_and_a_second_call_that_asks_nothing(data: str, tmp_path: Path, 
     assert "ceiling" in first.out
     assert len(list((tmp_path / "logs").glob("*.eval"))) == 1
     assert main(command) == 0
-    assert capsys.readouterr().out == first.out
+    again = capsys.readouterr()
+    assert again.out == first.out
+    assert "finished before" in again.err
+    assert "finished before" not in first.err
+    assert "structured_query on alpaca.json" in first.out
     assert len(list((tmp_path / "logs").glob("*.eval"))) == 1
     assert main([*command, "--criterion", "begins_with"]) == 0
     assert "begins_with" in capsys.readouterr().out
+
+
+def test_without_a_file_rows_are_generated_and_the_table_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.chdir(tmp_path)
+    assert main(["eval", "mockllm/model", "--attacks", "naive", "--limit", "2"]) == 0
+    said = capsys.readouterr()
+    assert "structured_query on generated" in said.out
+    assert "rows are generated" in said.err
 
 
 @pytest.mark.parametrize(
@@ -42,6 +56,8 @@ def test_a_table_and_a_second_call_that_asks_nothing(data: str, tmp_path: Path, 
         (["--epochs", "2"], "--temperature above 0"),
         (["--data", "absent.json"], "no test file 'absent.json'"),
         (["mockllm/model"], "is named twice"),
+        (["--payload", "hackd"], "did you mean 'hacked'"),
+        (["--delimiters", "chatm"], "chatml"),
     ],
 )
 def test_errors(data: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]):

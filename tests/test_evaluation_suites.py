@@ -21,8 +21,7 @@ from inspect_ai.model import ChatMessage, ModelOutput, ModelUsage, get_model
 from rolewise.evaluation import Run, read_runs, summarise
 from rolewise.evaluation.logs import run_of
 from rolewise.evaluation.running import Plan, model_name, run_plan
-from rolewise.evaluation.suites import ATTACK_SETS, chosen_attacks
-from rolewise.evaluation.suites import test_file as default_file
+from rolewise.evaluation.testsets import ATTACK_SETS, GENERATED, chosen_attacks, find_data
 from tests.training_model import save_tiny_model
 
 QUIET: dict[str, Any] = {
@@ -297,12 +296,38 @@ def test_choosing_attacks() -> None:
         chosen_attacks("naive", "ood")
 
 
+@pytest.mark.parametrize("suite", ["structured_query", "sep"])
+def test_generated_rows_need_no_file(suite: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = [
+        run_of(evaluate(f"rolewise/{suite}", model=mock(lambda _: "Tokyo"), log_dir=str(tmp_path / "logs"),
+                        task_args={"limit": limit} | ({"attacks": "naive"} if suite != "sep" else {}), **QUIET)[0])
+        for limit in (3, 6)
+    ]  # fmt: skip
+    few, more = runs
+    assert (few.complete, len(few.outcomes), len(more.outcomes)) == (True, 9, 18)
+    assert few.settings["task"]["data"] == GENERATED
+    assert few.settings["data"] == more.settings["data"], "the same test set, whatever the limit"
+    texts = {(one.id, one.condition): one.messages for one in more.outcomes}
+    assert all(texts[one.id, one.condition] == one.messages for one in few.outcomes)
+    length = {key: sum(len(message["content"]) for message in messages) for key, messages in texts.items()}
+    for one in more.outcomes:
+        if one.condition == "clean":
+            said = " ".join(message["content"] for message in one.messages).lower()
+            assert one.meta["payload"]["witness"].lower() not in said
+        else:
+            assert length[one.id, one.condition] > length[one.id, "clean"]
+
+
 def test_bad_files_are_refused(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rolewise.evaluation.sep import load_sep
 
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"alpacaeval805.*--data FILE, or -T data=FILE"):
-        default_file("structured_query", None)
+    assert find_data("structured_query", None) == GENERATED
+    with pytest.raises(FileNotFoundError, match=r"no test file 'absent\.json'.*alpaca-farm.*--data generated"):
+        find_data("structured_query", "absent.json")
+    with pytest.raises(FileNotFoundError, match=r"SEP_dataset\.json"):
+        find_data("sep", "absent.json")
 
     def refused(rows: Any, match: str, **task: Any) -> None:
         (tmp_path / "bad.json").write_text(json.dumps(rows))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import replace
 from typing import Any
 
@@ -160,9 +161,36 @@ def test_the_table_holds_every_model_and_says_what_is_incomplete() -> None:
     assert found["main four: separation"][1][1].startswith("+0 [")
     assert found["utility: reference (nats/token)"][0][0].startswith("-2.50 [")
     assert " naive" in found
-    assert comparison_table(runs).columns[1].header == "model"
+    said = printed(runs)
+    assert "other − reference (p)" in " ".join(said.split())
+    assert "structured_query on rows.json, in_response" in printed(
+        [replace(runs[0], settings={"task": {"data": "eval/rows.json"}})]
+    )
+    assert "given ceiling: robust among" in said
+    assert "differences are" not in printed(runs[:1])
     with pytest.raises(ValueError, match="no runs"):
         figure_rows([])
+
+
+def test_a_deaf_model_has_a_row_for_its_missing_sep_score() -> None:
+    deaf = run_of({"sep": "00", "ceiling": "00"}, suite="sep")
+    found = {label: cells for label, cells, _, _ in figure_rows([deaf])}
+    assert found["SEP score"] == ["—"]
+    assert found[" robust: question in the data"][0].startswith("100 [")
+    assert "sep" not in {label.strip() for label in found}
+    said = printed([deaf])
+    assert "SEP score: robust among" in said
+    assert "given ceiling" not in said
+    assert "utility" not in said
+
+
+def printed(runs: list[Run]) -> str:
+    from rich.console import Console
+
+    console = Console(width=160, file=io.StringIO())
+    console.print(comparison_table(runs))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
 
 
 def test_labels_tell_runs_apart() -> None:

@@ -22,6 +22,13 @@ from rolewise.reporting.wording import number, p_value, percent, short_paths, sh
 
 from .reporting_runs import ATTACKS, SECOND, outcome, run
 
+
+@pytest.fixture(autouse=True)
+def _parts_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The hand-made runs have four samples."""
+    monkeypatch.setattr("rolewise.reporting.sections.LEAST_IN_PART", 1)
+
+
 WILSON_HALF = (0.150039, 0.849961)  # of 2 of 4, by hand: z^2 = 3.841459, half = z sqrt(1/16 + z^2/64) / (1 + z^2/4)
 
 
@@ -80,7 +87,7 @@ def test_figures_by_hand(figure: str, value: float) -> None:
 def test_differences_by_hand() -> None:
     found = rows([run(), run("second", SECOND)], "differences.csv")
     average = one(found, figure="in_domain average", criterion="in_response")
-    assert (average["first"], average["second"]) == ("second", "first")
+    assert (average["run"], average["reference"]) == ("second", "first")
     assert float(average["difference"]) == 0.25  # 7/8 - 5/8
     assert float(average["low"]) <= 0.25 <= float(average["high"])
     naive = one(found, figure="naive", criterion="in_response")
@@ -108,15 +115,37 @@ def test_every_row_says_what_it_is_of() -> None:
             assert line["data"] == "eval/rows.json, sha256 0123456789abcdef"
             assert (line["seed"], line["confidence"]) == ("7", "0.9")
             assert line["versions"] == "rolewise 0.1.0, torch 2.13.0"
-            assert line.get("model", line.get("first_model", "")).startswith("rolewise/runs/")
+            assert line["model"].startswith("rolewise/runs/")
 
 
-def test_tables_say_what_they_are_of() -> None:
-    (section,) = build_sections([run(), run("second", SECOND)])
-    for one_table in tables(section):
-        if one_table.key != "runs":
-            for words in ("rolewise/runs/second", "eval/rows.json", "Seed: 7", "torch 2.13.0", "n = 4", "95 %"):
-                assert words in one_table.caption
+def test_a_section_says_once_what_it_is_of(tmp_path: Path) -> None:
+    sections = build_sections([run(), run("second", SECOND)])
+    write_report(sections, tmp_path)
+    report = (tmp_path / "report.md").read_text()
+    for words in ("rolewise/runs/second", "eval/rows.json", "Seed: 7", "torch 2.13.0", "n = 4", "95 %"):
+        assert words in sections[0].provenance()
+    assert report.count("Seed: 7") == 1
+
+
+def test_parts_by_length_that_are_too_small_are_left_out_with_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rolewise.reporting.sections.LEAST_IN_PART", 2)
+    assert "parts of fewer than 2 samples are left out: 10–10 (1), 20–20 (1)." in gaps(run())
+    assert [row[0].text for row in table([run()], "lengths").rows] == ["30–40"]
+    assert {row["shortest"] for row in rows([run()], "data_length.csv")} == {"30"}
+
+
+def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
+    (tmp_path / "index.html").write_text("<h1>My site</h1>")
+    with pytest.raises(FileExistsError, match=r"has another index\.html, not of a report of ours"):
+        write_report(build_sections([run()]), tmp_path)
+    assert [one.name for one in tmp_path.iterdir()] == ["index.html"]
+    (tmp_path / "index.html").unlink()
+    (tmp_path / "notes.txt").write_text("mine")
+    write_report(build_sections([run()]), tmp_path)
+    write_report(build_sections([run()]), tmp_path)  # an earlier report is replaced
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+    with pytest.raises(ValueError, match="no directory is named"):
+        write_report([], "")
 
 
 def test_attacks_come_in_the_order_of_the_benchmark() -> None:
@@ -349,7 +378,7 @@ def test_the_command(logs: list[Run], tmp_path: Path, capsys: pytest.CaptureFixt
     assert f"2 runs, 17 files: open {output / 'index.html'}" in said
     report = (output / "report.md").read_text()
     assert report.startswith("# Mine\n")
-    assert "ISE − first" in report
+    assert "| ISE | first |" in report
     assert "the answer begins with its witness (begins\\_with)" in report
 
 
@@ -358,6 +387,7 @@ def test_the_command(logs: list[Run], tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (["--rename", "secnd=ISE"], "no run is called 'secnd'; did you mean 'second'?"),
         (["--rename", "ISE"], "--rename 'ISE' must be OLD=NEW"),
+        (["-o", " "], "no directory is named"),
         (["--confidence", "95"], "--confidence 95.0 must lie between 0 and 1"),
     ],
 )

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections import Counter
@@ -22,7 +23,7 @@ from rolewise.data.structured_query.training import BOTH_SHARE, QUESTION_PREFIX
 from rolewise.messages import parse_messages
 from rolewise.training.rows import parse_row
 
-DIGEST = "517c9e4fc8644a9d"
+DIGEST = "99aa1d416da2d16d"
 SHARED = Path(__file__).parents[2] / "shared" / "data"
 ALPACA = [
     {"instruction": f"Count the letters of word {n}.", "input": f"word-{n} is here", "output": f"out-{n}"}
@@ -112,6 +113,16 @@ def test_bad_rows_say_what_and_where(tmp_path: Path) -> None:
     lines.write_text(json.dumps(good) + "\n{oops\n" + json.dumps(good), encoding="utf-8")
     assert len(problems(str(lines))) == 1
     assert problems(str(lines))[0].startswith("y.jsonl:2: not valid JSON")
+    spoilt = ('"in\\ud800"', "NaN", '"b", "input": "c"', "[" * 100_000, "9" * 5000)
+    lines.write_text(
+        "\n".join(f'{{"instruction": "a", "input": {value}, "output": "c"}}' for value in ('"b"', *spoilt)), "utf-8"
+    )
+    expected = ("lone surrogate '\\ud800'", "NaN", "'input' stands there twice", "levels deep", "5,000 digits")
+    for number, (problem, said) in enumerate(
+        zip(problems(str(lines)), expected, strict=True), 2
+    ):  # fmt: skip
+        assert problem.startswith(f"y.jsonl:{number}: ")
+        assert said in problem
     task = write(tmp_path / "t.json", {"Definition": ["a"], "Instances": [{"input": "b", "output": []}]})
     assert problems(task) == [
         "t.json:1.Instances[0]: no \"output\" or \"response\"; the fields are 'input', 'instruction', 'output'"
@@ -123,7 +134,8 @@ def test_bad_files_say_what_is_wrong(tmp_path: Path) -> None:
         "[]": "holds no rows",
         '[{"instruction": "a", "text": "b", "output": "c"}]': "no row has the field \"input\" .*'text'.*rename",
         "{nope": "not valid JSON",
-        "": "not valid JSON",
+        "": r"3\.json is empty",
+        " \n": "is empty",
         '{"a": 1,': "not valid JSON",
     }
     for number, (content, message) in enumerate(cases.items()):
@@ -241,12 +253,15 @@ def test_a_twin_has_the_same_extra_instruction_in_the_user_turn(source: str) -> 
     assert 0 < both < 2 * BOTH_SHARE * len(twins)  # some have yet another instruction in their data
 
 
-def test_positions_and_forged_answers(source: str) -> None:
+def test_positions_and_forged_answers(source: str, tmp_path: Path) -> None:
     ends = build([source], seed=4)
     anywhere = build([source], seed=4, position="random")
     places = [Counter(i["position"] for row in d.rows for i in row["meta"]["injections"]) for d in (ends, anywhere)]
     assert set(places[0]) == {"end"}
-    assert set(places[1]) == {"begin", "middle", "end"}
+    assert set(places[1]) == {"begin", "end"}  # a single sentence has no middle
+    two = write(tmp_path / "two.json", [{**row, "input": f"{row['input']}. More."} for row in ALPACA if row["input"]])
+    rows = build([two], seed=4, position="random").rows
+    assert {i["position"] for row in rows for i in row["meta"]["injections"]} == {"begin", "middle", "end"}
     forged = build([source], seed=4, forged="other").rows
     for row in forged:
         if row["meta"]["condition"] == "completion_other":
@@ -367,13 +382,23 @@ def test_errors_of_the_command(source: str, tmp_path: Path, capsys: pytest.Captu
         (["data", "structured-query", "-o", str(out)], "no source|exists"),
         (["data", "structured-query", "--source", source, "-o", str(out)], "exists; name another file"),
         (["data", "structured-query", "--source", source, "-o", str(tmp_path)], "is a directory"),
-        (["data", "structured-query", "--source", source, "-o", str(tmp_path / "no" / "x")], "no directory"),
+        (["data", "structured-query", "--source", source, "-o", str(out / "x")], "is a file, so .* cannot be under it"),
+        (["data", "structured-query", "--source", source, "-o", ""], "-o is empty"),
+        (["data", "structured-query", "--source", source, "-o", "-"], "-o - is no file"),
+        (["data", "structured-query", "--source", source, "-o", source, "--overwrite"], "is an input"),
+        (
+            ["data", "structured-query", "--source", "x.json", "--drop-test", source, "-o", source, "--overwrite"],
+            "is an input",
+        ),
         (["data", "structured-query", "--source", source, "-o", "x", "--variant", "dirty"], "variant"),
     ):
         assert cli.main(arguments) == 2
         assert re.search(message, capsys.readouterr().err), arguments
     assert out.read_text() == "mine"
     assert run("--source", source, "-o", str(out), "--overwrite") == 0
+    assert json.loads(Path(source).read_text(encoding="utf-8")) == ALPACA
+    assert run("--source", source, "-o", str(tmp_path / "new" / "er" / "x.jsonl")) == 0
+    assert (tmp_path / "new" / "er" / "x.jsonl").read_bytes() == out.read_bytes()
 
 
 def test_the_same_seed_gives_the_same_bytes_in_any_process(source: str, tmp_path: Path) -> None:
@@ -433,3 +458,30 @@ def test_real_corpora(tmp_path: Path) -> None:
     }
     for row in rows[:500]:
         parse_row(row, place="here")
+
+
+@pytest.mark.parametrize("arm", ["text", "delimiter-ise"])
+def test_the_recipes_take_what_their_headers_make(
+    arm: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The commands as written, but for the corpus; nothing is trained."""
+    if not SHARED.is_dir():
+        pytest.skip(f"no corpora at {SHARED}")
+    from rolewise.modeling import load_tokenizer
+    from rolewise.rendering import prepare_tokenizer
+    from rolewise.training.config import load_recipe
+    from rolewise.training.prepare import prepare_data
+
+    recipe = Path(__file__).parents[1] / "recipes" / "smollm2" / "structured-query" / f"{arm}.yaml"
+    header = re.sub(r"\\\n#\s+", "", recipe.read_text(encoding="utf-8"))
+    command = next(line for line in header.splitlines() if "rolewise data " in line).split()[2:]
+    shutil.copy(SHARED / "sft" / "alpaca_en_demo.json", tmp_path / "alpaca.json")
+    monkeypatch.chdir(tmp_path)
+    assert cli.main(command) == 0
+    config = load_recipe(recipe)
+    tokenizer: Any = load_tokenizer(config.model)
+    prepare_tokenizer(tokenizer, config.template)
+    prepared = prepare_data(config, tokenizer)
+    rows = Path("data/structured-query.jsonl").read_text(encoding="utf-8").count("\n")
+    assert prepared.dataset.num_rows + prepared.too_long == rows
+    assert prepared.too_long < rows * 0.01

@@ -12,6 +12,7 @@ import tyro
 from rolewise.training.config import (
     LoraConfig,
     TrainConfig,
+    as_begun,
     config_from_dict,
     config_to_dict,
     differing_keys,
@@ -58,6 +59,11 @@ def test_values_are_converted_and_overridden(tmp_path: Path) -> None:
         ("batch_size: 0", "batch_size=0 must be at least 1"),
         ("epochs: .nan", "epochs=nan must be above 0"),
         ("learning_rate: -1", r"learning_rate=-1\.0 must not be negative"),
+        ("seed: -1", r"seed=-1 must be from 0 to 4294967295"),
+        ("seed: 4294967296", "seed=4294967296 must be from 0"),
+        ("table_init_std: .nan", "table_init_std=nan must not be negative"),
+        ("table_init_std: -0.1", r"table_init_std=-0\.1 must not be negative"),
+        ("table_init_ratio: .inf", "table_init_ratio=inf must not be negative"),
         ("data: other", "gives data more than once"),
         ("packing: true\ngroup_by_length: true", "packing already fills rows"),
         ("table_init_std: 0.1\ntable_init_ratio: 0.1", "either table_init_std or table_init_ratio"),
@@ -75,6 +81,8 @@ def test_missing_keys_and_files(tmp_path: Path) -> None:
         load_recipe(write(tmp_path, "model: m\n"))
     with pytest.raises(ValueError, match="must be a YAML mapping"):
         load_recipe(write(tmp_path, "- model\n"))
+    with pytest.raises(ValueError, match=r"recipe\.yaml is nested too deeply"):
+        load_recipe(write(tmp_path, "[" * 5000))
     with pytest.raises(FileNotFoundError, match=r"no recipe at .*absent\.yaml"):
         load_recipe(tmp_path / "absent.yaml")
 
@@ -86,6 +94,17 @@ def test_differing_keys_ignore_where_and_how_often() -> None:
     other = TrainConfig(**NEEDED, seed=7, lora=LoraConfig(rank=3))
     assert list(differing_keys(other, stored)) == ["lora", "seed"]
     assert differing_keys(other, stored)["seed"] == (42, 7)
+
+
+def test_a_setting_that_a_run_is_too_old_to_have_is_as_it_was_then() -> None:
+    now = TrainConfig(**NEEDED)
+    old = {key: value for key, value in config_to_dict(now).items() if key not in ("padding_free", "group_by_length")}
+    assert differing_keys(now, old) == {"padding_free": (False, True)}
+    assert differing_keys(as_begun(now, old), old) == {}
+    assert differing_keys(as_begun(TrainConfig(**NEEDED, group_by_length=True), old), old) == {
+        "group_by_length": (False, True)
+    }
+    assert as_begun(now, config_to_dict(now)) == now
 
 
 def test_tyro_overrides_a_recipe() -> None:

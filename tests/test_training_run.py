@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
+from transformers import TrainerCallback
 
 import rolewise as rw
 from rolewise.training import RoleTrainer, TrainConfig, config_to_dict, prepare_data, train
@@ -150,6 +151,37 @@ def test_other_settings_are_refused_by_name(base: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="resume is 'never'"):
         quietly(replace(settings, resume="never"))
     assert quietly(replace(settings, logging_steps=7))[0].already_done
+
+
+def test_a_run_from_before_a_setting_existed_goes_on_as_it_was_begun(base: Path, tmp_path: Path) -> None:
+    data = str(write_rows(tmp_path / "rows.jsonl", uneven(8)))
+    quietly(config(base, tmp_path / "padded", data=data, padding_free=False))
+    quietly(config(base, tmp_path / "joined", data=data))
+    padded, joined = weights(tmp_path / "padded"), weights(tmp_path / "joined")
+    assert any(not torch.equal(padded[name], joined[name]) for name in padded)  # the rounding differs
+
+    class Kill(TrainerCallback):
+        def on_save(self, *_args: Any, **_kwargs: Any) -> None:
+            raise KeyboardInterrupt
+
+    output = tmp_path / "old"
+    settings = config(base, output, data=data)
+    with pytest.raises(KeyboardInterrupt):
+        quietly(replace(settings, padding_free=False), callbacks=[Kill()])
+    run = json.loads((output / RUN_FILE).read_text())
+    del run["config"]["padding_free"]
+    (output / RUN_FILE).write_text(json.dumps(run))
+    assert "resuming from checkpoint-4" in quietly(settings)[1]
+    assert_bit_equal(tmp_path / "padded", output)
+    assert quietly(settings)[0].already_done
+
+
+def uneven(count: int) -> list[dict[str, Any]]:
+    """Rows of which every other is long, so that laying them end to end is less work than padding."""
+    rows = conversations(count)
+    for row in rows[::2]:
+        row["messages"][2]["content"] = "red cat " * 12
+    return rows
 
 
 def test_changed_data_is_refused(base: Path, tmp_path: Path) -> None:

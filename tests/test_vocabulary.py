@@ -94,6 +94,38 @@ def test_encode_takes_the_scheme_of_the_model_and_no_other(tmp_path: Path) -> No
         rw.encode(tokenizer_without_note(), messages, scheme="default")
 
 
+def test_a_tokenizer_goes_with_one_scheme() -> None:
+    tokenizer = tokenizer_without_note()
+    scheme = rw.RoleScheme(names=("instruction", "data", "output"), rows=(0, 0, 1, 2))
+    rw.apply_template(rw.attach(plain_model("llama", vocab=len(tokenizer))), tokenizer)
+    rw.apply_template(rw.attach(plain_model("gpt2", vocab=len(tokenizer))), tokenizer)  # of the same scheme
+    other = rw.attach(plain_model("llama", vocab=len(tokenizer)), scheme=scheme)
+    with pytest.raises(ValueError, match=r"another role scheme already .*tokenizer of its own for each model"):
+        rw.apply_template(other, tokenizer)
+    messages = [{"role": "user", "content": "a"}, {"role": "data", "content": "b"}]
+    assert set(rw.encode(tokenizer, messages).segment_ids) == {0, 1, 2}  # as before
+
+
+@pytest.mark.parametrize(
+    "note",
+    [
+        3,
+        [],
+        {},
+        {"names": ["a"]},
+        {"names": "abcd", "rows": [0, 1, 2, 3]},
+        {"names": ["a", "b", "c", "d"], "rows": [0, 1, 2, 9]},
+        {"names": ["system", "user", "data", "output"], "rows": [0.0, 1, 2, 3]},
+    ],
+    ids=str,
+)
+def test_a_damaged_note_is_refused(note: Any) -> None:
+    tokenizer = tokenizer_without_note()
+    tokenizer.init_kwargs["rolewise_scheme"] = note
+    with pytest.raises(ValueError, match=r"rolewise_scheme is damaged .* take that line out"):
+        rw.encode(tokenizer, [{"role": "user", "content": "a"}, {"role": "data", "content": "b"}])
+
+
 def tokenizer_without_note() -> Any:
     tokenizer = byte_level_tokenizer(("<|endoftext|>",), None)
     tokenizer.eos_token = "<|endoftext|>"

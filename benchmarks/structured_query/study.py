@@ -81,9 +81,7 @@ STUDY = [
 def training_rows(setting: Setting, path: Path) -> dict[str, int]:
     """Write the rows of a run; the same for every arm."""
     folder = CORPORA / "sft"
-    sources = [
-        str(file) for name in SOURCES for file in (sorted((folder / name).glob("*.json")) or [folder / name])
-    ]
+    sources = [str(file) for name in SOURCES for file in (sorted((folder / name).glob("*.json")) or [folder / name])]
     dataset = build(
         sources,
         variant="clean" if setting.variant == "clean" else "adversarial",

@@ -162,6 +162,7 @@ def _positions(row: Feature) -> Sequence[int]:
 
 
 def _checked(feature: Feature, index: int) -> Feature:
+    """The columns of a feature that can be used, as lists (data sets in numpy or torch format have arrays)."""
     for name in _COLUMNS:
         if name not in feature:
             raise ValueError(
@@ -169,7 +170,8 @@ def _checked(feature: Feature, index: int) -> Feature:
                 "(or rolewise.training.to_trl_rows), and keep the trainer from dropping columns "
                 "(remove_unused_columns=False)"
             )
-    lengths = {name: len(feature[name]) for name in (*_COLUMNS, "position_ids") if name in feature}
+    columns = {name: feature[name] for name in (*_COLUMNS, "position_ids") if name in feature}
+    lengths = {name: len(values) for name, values in columns.items()}
     if len(set(lengths.values())) != 1 or not lengths["input_ids"]:
         raise ValueError(f"row {index}: its columns must have one length above 0, but have {lengths}")
-    return feature
+    return {name: values.tolist() if hasattr(values, "tolist") else values for name, values in columns.items()}

@@ -68,9 +68,18 @@ class RoleScheme:
         return {"names": list(self.names), "rows": list(self.rows)}
 
     @classmethod
-    def from_dict(cls, stored: dict[str, Any]) -> RoleScheme:
-        """Read back what `to_dict` wrote."""
-        return cls(names=tuple(stored["names"]), rows=tuple(stored["rows"]))
+    def from_dict(cls, stored: object) -> RoleScheme:
+        """Read back what `to_dict` wrote.
+
+        Raises:
+            TypeError: when it is of another form.
+            ValueError: as `RoleScheme` does.
+        """
+        values: dict[str, Any] = cast("dict[str, Any]", stored) if isinstance(stored, dict) else {}
+        names, rows = values.get("names"), values.get("rows")
+        if not isinstance(names, list | tuple) or not isinstance(rows, list | tuple):
+            raise TypeError(f"a stored role scheme has the form {DEFAULT_SCHEME.to_dict()}, not {stored!r:.200}")
+        return cls(names=tuple(cast("list[str]", names)), rows=tuple(cast("list[int]", rows)))
 
 
 def require_scheme(scheme: object) -> RoleScheme:

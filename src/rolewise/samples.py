@@ -69,8 +69,10 @@ class Injection:
     attack: str
     role: Literal["data", "user"]
     position: Position
+    """Where it stands: the end also when the middle was asked for and a single sentence has none."""
     text: str
-    """The injected string: payload and whatever the attack wraps around it."""
+    """The injected string: payload and whatever the attack wraps around it. A full stop that closes the text before
+    it is not part of it."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,10 @@ from rolewise.samples import Payload, Sample
 _ROLES = {"data": Role.DATA, "user": Role.USER}
 
 
+class NoTextError(ValueError):
+    """Nobody with the role has text to inject into."""
+
+
 def attack_conversation(
     messages: Sequence[Mapping[str, Any]],
     attack: str,
@@ -41,15 +45,15 @@ def attack_conversation(
         The attacked messages, and the sample that was attacked, whose `injections` say what was written where.
 
     Raises:
-        ValueError: when nobody with that role has text, or a completion finds no answer to forge, besides what
-            `make_attack` raises.
+        NoTextError: a ValueError, when nobody with that role has text.
+        ValueError: when a completion finds no answer to forge, besides what `make_attack` raises.
     """
     made = make_attack(attack, **options)
     role = options.get("role", "data")
     changed = [dict(copy.deepcopy(message)) for message in messages]
     place = _last(changed, _ROLES[role])
     if place is None:
-        raise ValueError(f"no {role} message with text to inject into")
+        raise NoTextError(f"no {role} message with text to inject into")
     asked = place if role == "user" else _last(changed[: place[0] + 1], Role.USER)
     answer = forged_answer
     if answer is None:

@@ -157,8 +157,8 @@ def make_attack(name: str, **options: Any) -> Attack:
         before, payload = info.wrap(sample, rng, chosen)
         records: list[Injection] = []
         for position in reversed(positions):  # from the back: what stands at the end follows the host's own text
-            text, injected = _place(text, before, payload, position, rng)
-            records.insert(0, Injection(attack=name, role=chosen.role, position=position, text=injected))
+            text, injected, found = _place(text, before, payload, position, rng)
+            records.insert(0, Injection(attack=name, role=chosen.role, position=found, text=injected))
         changed = {"data": text} if chosen.role == "data" else {"instruction": text}
         return replace(sample, **changed, injections=(*sample.injections, *records))
 
@@ -168,23 +168,27 @@ def make_attack(name: str, **options: Any) -> Attack:
 _BETWEEN_SENTENCES = re.compile(r"(?<=[.!?])[ \t]+|[ \t]*\n\s*")
 
 
-def _place(host: str, before: str, payload: str, position: Position, rng: Random) -> tuple[str, str]:
-    """The host text with the injection in it, and the injection.
+def _place(host: str, before: str, payload: str, position: Position, rng: Random) -> tuple[str, str, Position]:
+    """The host text with the injection in it, the injection, and where it really stands.
 
     The text before the injection loses white space at its end and is closed with a full stop first. A middle
     position is drawn among the gaps between sentences or lines; a single sentence has none, and takes the
-    injection at its end. At the begin, white space that would set the payload apart stands behind it.
+    injection at its end (as text that begins with a line break may at its begin). At the begin, white space that would
+    set the payload apart stands behind it.
     """
     head, tail = host, ""
     if position == "begin":
         apart = before if not before.strip() else " "
         head, tail = "", f"{apart}{host}" if host else ""
-    elif position == "middle" and (gaps := list(_BETWEEN_SENTENCES.finditer(host.rstrip()))):
-        gap = rng.choice(gaps).start()
-        head, tail = host[:gap], host[gap:]
+    elif position == "middle":
+        gaps = list(_BETWEEN_SENTENCES.finditer(host.rstrip()))
+        if gaps:
+            gap = rng.choice(gaps).start()
+            head, tail = host[:gap], host[gap:]
+        position = "end" if not gaps else "middle" if head.strip() else "begin"
     head = closed(head)
     injected = (before if head else before.lstrip(" \n\t")) + payload
-    return head + injected + tail, injected
+    return head + injected + tail, injected, position
 
 
 def closed(text: str) -> str:

@@ -84,7 +84,7 @@ class AnswerFile:
             try:
                 entry = json.loads(line)
                 index, key, answer = int(entry["row"]), entry["key"], str(entry["answer"])
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 raise ValueError(f"{self.path} is in the way: it holds something else; move or delete it") from None
             if 0 <= index < len(self._keys) and self._keys[index] == key:
                 self.known[index] = answer
@@ -113,7 +113,7 @@ def finished_as(output: Path, keys: Sequence[str]) -> bool:
     try:
         rows = [json.loads(line) for line in output.read_text(encoding="utf-8").split("\n") if line]
         return [row["meta"]["rolewise"]["key"] for row in rows] == list(keys)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return False
 
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from typing import Any, TypeVar
 
 import tyro
@@ -36,12 +37,41 @@ def parse(
     said = io.StringIO()
     try:
         with contextlib.redirect_stderr(said):
-            return tyro.cli(config, prog=f"rolewise {command}", description=teach, args=list(arguments), **options)
+            return tyro.cli(
+                config,
+                prog=f"rolewise {command}",
+                description=teach,
+                args=list(arguments),
+                config=(tyro.conf.DisallowNone,),  # an option that was not given is None; help need not offer it
+                **options,
+            )
     except SystemExit as stop:
         if stop.code != 2 or not (problem := _in_one_line(said.getvalue())):
             sys.stderr.write(said.getvalue())
             raise
+        problem = as_options(problem.removeprefix(f"Error parsing {config.__name__}: "), config)
         raise ValueError(f"{problem} (rolewise {command} --help lists the options)") from None
+
+
+@contextlib.contextmanager
+def named_as_options(config: type[Any]) -> Generator[None]:
+    """Within, a ValueError about a setting of `config` names it as one types it (see `as_options`)."""
+    try:
+        yield
+    except ValueError as error:
+        raise type(error)(*(as_options(str(one), config) for one in error.args)) from error
+
+
+def as_options(problem: str, config: type[Any]) -> str:
+    """`problem` with settings as one types them: `--max-rows 0` for `max_rows=0`, `--twins` for `twins=True`."""
+    names = sorted((field.name for field in dataclasses.fields(config)), key=len, reverse=True)
+    setting = re.compile(rf"(?<![\w.-])({'|'.join(names)})=(?:(True\b)|'([\w-]+)'|(?=[^\s=]))")
+
+    def typed(found: re.Match[str]) -> str:
+        option = f"--{found[1].replace('_', '-')}"
+        return option if found[2] else f"{option} {found[3] or ''}"
+
+    return setting.sub(typed, problem)
 
 
 def _in_one_line(box: str) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from rolewise.attacks import (
+    MAIN_ATTACKS,
     NAMED_DELIMITERS,
     PAYLOADS,
     AttackInfo,
@@ -86,8 +87,16 @@ def main(arguments: Sequence[str]) -> int:
             print(("\n" if row is not rows[0] else "") + f"# {domain}")
         print(f"{row['name']}  ({', '.join(row['roles'])}; {', '.join(row['positions'])}): {row['summary']}")
         print(f"    {_visible(row['example'])}")
-    print(f"\n{len(rows)} attacks")
+    print("\n" + "; ".join([f"{len(rows)} attacks", *_notes(rows)]))
+    print("next: rolewise attack FILE --attack NAME -o OUT")
     return 0
+
+
+def _notes(rows: list[dict[str, Any]]) -> list[str]:
+    """Which of the listed are the main ones, and whose the near misses are."""
+    names = {row["name"] for row in rows}
+    notes = [f"the main four are {', '.join(MAIN_ATTACKS)}"] if names >= set(MAIN_ATTACKS) else []
+    return notes + ["the names of the close_* are StruQ's"] * any("_close_" in name for name in names)
 
 
 def _described(info: AttackInfo, config: AttacksConfig) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 
 import tyro
 
-from rolewise.commands.arguments import parse
+from rolewise.commands.arguments import named_as_options, parse
 from rolewise.commands.attack import check_output
 from rolewise.commands.models import say
 from rolewise.data.jsonl import write_jsonl
@@ -24,6 +24,8 @@ Super-NaturalInstructions and names of hub datasets, several at once. Adversaria
 get another row's instruction appended to it, a quarter the same behind a forged answer in foreign delimiters; the
 outputs stay. --twins adds each attacked row's twin: the same extra instruction in the user turn, and both answers.
 With one seed, clean and adversarial have the same rows in the same order, and the bytes are the same on any machine.
+OUT's directory is made when it does not exist. For training on up to 512 tokens, --max-chars 1000 and
+--max-injected-chars 500 keep nearly all rows short enough.
 
 examples:
   rolewise data structured-query --source alpaca.json --variant clean -o clean.jsonl
@@ -89,14 +91,15 @@ def main(arguments: Sequence[str]) -> int:
         hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(DATASETS)}"
         raise ValueError(f"unknown dataset {name!r}; {hint} (rolewise data --help lists them)")
     config = parse(StructuredQueryConfig, arguments[1:], command="data structured-query", teach=TEACH)
-    return _structured_query(config)
+    with named_as_options(StructuredQueryConfig):
+        return _structured_query(config)
 
 
 def _structured_query(config: StructuredQueryConfig) -> int:
     from rolewise.data.structured_query import build
 
-    output = check_output(config.output, config.overwrite)
     sources = [source for group in config.source for source in group]
+    output = check_output(config.output, config.overwrite, [*sources, *config.drop_test])
     if not sources:
         raise ValueError("no source; name files or hub datasets with --source")
     dataset = build(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -16,12 +17,16 @@ from rolewise.commands.models import quiet_libraries, say
 TEACH = """Attack models and compare them: does what stands in the data get carried out?
 
 A model is a directory, a hub id or "smollm2-135m", or any model of inspect_ai (openai/…, hf/…, mockllm/model). Several
-stand in one table, each with its difference to the first. Answers are kept as they come: run the same command again
-after a kill and it goes on. The logs are inspect_ai's: `inspect view` shows them, `rolewise report` makes figures.
+stand in one table, each with its difference to the first, the reference. Answers are kept as they come: run the same
+command again after a kill and it goes on. The logs are inspect_ai's: `inspect view` shows them, `rolewise report` makes
+figures.
+
+Without --data, the test rows are AlpacaEval's (or SEP's) where ../shared/data/eval has them, else rows that we generate
+(--data generated). The table says which.
 
 examples:
   rolewise eval smollm2-135m --attacks main --limit 20
-  rolewise eval runs/delimiter runs/ise                          # all 21 attacks of the paper, 208 rows
+  rolewise eval runs/delimiter runs/ise --data davinci_003_outputs.json   # all 21 attacks of the paper, 208 rows
   rolewise eval runs/ise --probe data-as-user --log-dir logs     # the same weights, told wrong roles
   rolewise eval runs/ise --suite sep --limit 100
   rolewise eval runs/ise openai/gpt-4o-mini --attacks naive,completion_real --grader openai/gpt-4o
@@ -33,21 +38,22 @@ class EvalConfig:
     """What `rolewise eval` does."""
 
     models: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
-    """Models to evaluate; the first is what the others are compared with."""
+    """Models to evaluate; the first is the reference that the others are compared with."""
     suite: Literal["structured-query", "sep"] = "structured-query"
     """Which benchmark."""
     data: str | None = None
-    """The test file; by default the one in ../shared/data/eval."""
+    """A file of AlpacaEval's rows (instruction, input, output), or of SEP; or generated, for rows that need no file.
+    By default the file in ../shared/data/eval if it is there, else generated."""
     attacks: str = "all"
     """main, in_domain, ood, secalign, all (in_domain and ood), everything, or names, separated by commas."""
-    domain: str | None = None
-    """Only the attacks of this domain: in_domain, ood or secalign."""
+    domain: Literal["in_domain", "ood", "secalign"] | None = None
+    """Only the attacks of this domain."""
     payload: str = "hacked"
-    """What is injected: the name of a payload."""
+    """What is injected, by name: hacked, word, code, ...; rolewise attacks --payloads lists them."""
     criterion: Literal["in_response", "begins_with"] = "in_response"
     """When a payload counts as followed, in the table; the logs have both."""
     limit: int | None = None
-    """How many samples; each is asked under all conditions."""
+    """How many samples, by default all (of generated ones 100); each is asked under all conditions."""
     seed: int = 0
     """Of what attacks draw, and of sampling."""
     epochs: int = 1
@@ -60,8 +66,9 @@ class EvalConfig:
     """0 takes the likeliest token each time; above 0 samples."""
     data_role: Literal["user", "tool"] = "user"
     """How a model of inspect_ai that has no data role gets the data: as a user message, or as a tool's result."""
-    delimiters: str | None = None
-    """What completion attacks forge; by default the model's own template, ChatML for models that are not ours."""
+    delimiters: Literal["text", "delimiter", "chatml"] | None = None
+    """The template whose delimiters completion attacks forge; by default the model's own, ChatML for models that are
+    not ours."""
     struq_compat: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Repeat the accidents of StruQ's code in the attacks."""
     grader: str | None = None
@@ -92,26 +99,29 @@ class EvalConfig:
 def main(arguments: Sequence[str]) -> int:
     """Run the command."""
     config = parse(EvalConfig, arguments, command="eval", teach=TEACH)
-    quiet_libraries()
-    try:
-        from rolewise.evaluation.running import PROVIDER, Plan, model_name, run_plan
-        from rolewise.evaluation.suites import chosen_attacks, test_file
-        from rolewise.evaluation.table import comparison_table
-    except ImportError as error:
-        if error.name is None or error.name.partition(".")[0] != "inspect_ai":
-            raise
-        raise ImportError("rolewise eval needs inspect-ai; install it with: pip install 'rolewise[eval]'") from error
+    from rolewise.evaluation.testsets import GENERATED, PUBLISHED, chosen_attacks, find_data
+
+    suite = config.suite.replace("-", "_")
+    source = find_data(suite, config.data)
+    if suite == "structured_query":
+        from rolewise.attacks import payload_named
+
+        chosen_attacks(config.attacks, config.domain)
+        payload_named(config.payload)
+    if find_spec("inspect_ai") is None:
+        raise ImportError("rolewise eval needs inspect-ai; in your clone of Rolewise: pip install -e '.[eval]'")
     from rich.console import Console
 
     from rolewise.evaluation.logs import labelled
+    from rolewise.evaluation.running import PROVIDER, Plan, finished_run, model_name, run_plan
+    from rolewise.evaluation.table import comparison_table
 
-    suite = config.suite.replace("-", "_")
     names = [model_name(name) for name in config.models]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{repeated[0].removeprefix(PROVIDER + '/')} is named twice; name each model once")
-    if suite == "structured_query":
-        chosen_attacks(config.attacks, config.domain)
-    task_args = _task_args(config, suite, str(test_file(suite, config.data).resolve()))
+    task_args = _task_args(config, suite, source if source == GENERATED else str(Path(source).resolve()))
+    if source == GENERATED and config.data is None:
+        say(f"no test file here, so rows are generated; --data FILE takes {PUBLISHED[suite]}")
     runs: list[Any] = []
     for name in names:
         ours = name.startswith(f"{PROVIDER}/")
@@ -120,8 +130,14 @@ def main(arguments: Sequence[str]) -> int:
     for name in names:
         model_args = _model_args(config) if name.startswith(f"{PROVIDER}/") else {}
         plan = Plan(model=name, suite=suite, task_args=task_args, model_args=model_args, grader=config.grader)
-        say(f"evaluating {name.removeprefix(PROVIDER + '/')} …")
-        runs.append(run_plan(plan, config.log_dir, description=Path(name).name[:24]))
+        shown = name.removeprefix(f"{PROVIDER}/")
+        if (run := finished_run(plan, config.log_dir)) is not None:
+            say(f"{shown}: finished before, read from its log")
+        else:
+            say(f"evaluating {shown} …")
+            quiet_libraries()
+            run = run_plan(plan, config.log_dir, description=Path(name).name[:24])
+        runs.append(run)
     # Captured output is as wide as the table needs; a terminal as wide as it is.
     console = Console() if sys.stdout.isatty() else Console(width=60 + 50 * len(runs))
     console.print(comparison_table(labelled(runs), config.criterion))

@@ -31,6 +31,10 @@ examples:
 """
 
 
+_SEEDS = 2**63
+"""How many seeds there are: torch takes twice as many, and each batch adds its number."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class GenerateConfig:
     """What `rolewise generate` does."""
@@ -63,8 +67,8 @@ class GenerateConfig:
             raise ValueError("--max-new-tokens and --batch-size must be at least 1")
         if not self.temperature >= 0 or not 0 < self.top_p <= 1:
             raise ValueError("--temperature must not be negative, and --top-p must be above 0 and at most 1")
-        if self.seed < 0:
-            raise ValueError("--seed must not be negative")
+        if not 0 <= self.seed < _SEEDS:
+            raise ValueError(f"--seed {self.seed} must be from 0 to {_SEEDS - 1}")
 
 
 def main(arguments: Sequence[str]) -> int:

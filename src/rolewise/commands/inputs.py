@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from rolewise.data.strict_json import Flaw, json_rows
 from rolewise.messages import parse_messages
 
 KEYS = ("messages", "tools", "documents", "meta")
@@ -50,11 +50,9 @@ def read_conversations(source: str, *, alpaca: bool = False) -> Iterator[Convers
         ValueError: when it is not UTF-8 text or holds nothing, or a single JSON document is malformed.
     """
     name, text = _read(source)
-    if not text.strip():
-        raise ValueError(f"{name} is empty; it must hold a JSON list of messages, or JSONL")
-    for place, value in _values(name, text):
-        if isinstance(value, BadRow):
-            yield value
+    for place, value in json_rows(name, text, single=_starts_with_message):
+        if isinstance(value, Flaw):
+            yield BadRow(problem=f"{place}: {value.problem}")
             continue
         try:
             yield _conversation(place, value, alpaca)
@@ -76,29 +74,6 @@ def _read(source: str) -> tuple[str, str]:
         return name, content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{name} is not UTF-8 text ({error.reason} at byte {error.start})") from error
-
-
-def _values(name: str, text: str) -> Iterator[tuple[str, Any]]:
-    """The JSON value of each row, or what is wrong with it."""
-    try:
-        document = json.loads(text)
-    except json.JSONDecodeError as error:
-        # Only line feeds separate rows: str.splitlines would also split at separators inside strings.
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        if not (len(lines) > 1 and (text.lstrip()[0] == "{" or _is_json(lines[0][1])) and lines[0][1].strip() != "{"):
-            raise ValueError(f"{name}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno})") from error
-        for number, line in lines:
-            place = f"{name}:{number}"
-            try:
-                yield place, json.loads(line)
-            except json.JSONDecodeError as problem:
-                yield place, BadRow(problem=f"{place}: not valid JSON ({problem.msg} at column {problem.colno})")
-        return
-    if isinstance(document, list) and document and not _is_message(document[0]):
-        for index, value in enumerate(cast("list[Any]", document)):
-            yield f"{name}[{index}]", value
-    else:
-        yield f"{name}:1", document
 
 
 def _conversation(place: str, value: Any, alpaca: bool) -> Conversation:
@@ -130,16 +105,8 @@ def _conversation(place: str, value: Any, alpaca: bool) -> Conversation:
     )
 
 
-def _is_json(line: str) -> bool:
-    try:
-        json.loads(line)
-    except json.JSONDecodeError:
-        return False
-    return True
-
-
-def _is_message(value: Any) -> bool:
-    return isinstance(value, dict) and "role" in value
+def _starts_with_message(values: list[Any]) -> bool:
+    return isinstance(values[0], dict) and "role" in values[0]
 
 
 def _kind(value: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
@@ -36,7 +37,7 @@ class ReportConfig:
     logs: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="LOGS")]
     """Log files of rolewise eval or inspect eval, or directories that hold them."""
     output: Annotated[str, tyro.conf.arg(aliases=["-o"], metavar="DIR")]
-    """The directory to write; it is made. An earlier report in it is replaced."""
+    """The directory to write; it is made. An earlier report in it is replaced, and nothing else."""
     criterion: Literal["in_response", "begins_with"] = "in_response"
     """When a payload counts as followed: its witness stands anywhere in the answer (the paper), or begins it (StruQ).
     The CSV files have both."""
@@ -62,14 +63,19 @@ class ReportConfig:
 def main(arguments: Sequence[str]) -> int:
     """Run the command."""
     config = parse(ReportConfig, arguments, command="report", teach=TEACH)
-    output = Path(config.output).expanduser()
-    if output.exists() and not output.is_dir():
-        raise NotADirectoryError(f"{config.output} is a file; name a directory with -o")
-
     from rolewise.evaluation.logs import read_runs
+    from rolewise.reporting.wording import counted
+    from rolewise.reporting.write import check_target
 
+    check_target(Path(config.output).expanduser() if config.output.strip() else "")
+    output = Path(config.output).expanduser()
     say("reading logs")
-    runs = renamed(read_runs(config.logs), config.rename)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        runs = renamed(read_runs(config.logs), config.rename)
+    for one in caught:
+        if issubclass(one.category, UserWarning):
+            say(f"rolewise: {one.message}")
     if not runs:
         raise ValueError(f"no log of a Rolewise suite in {', '.join(config.logs)}; rolewise eval writes them")
 
@@ -80,7 +86,7 @@ def main(arguments: Sequence[str]) -> int:
     for section in sections:
         for line in section.gaps:
             say(f"{section.title}: {line}")
-    say(f"{len(runs)} runs, {len(paths)} files: open {paths[-1]}")
+    say(f"{counted(len(runs), 'run')}, {counted(len(paths), 'file')}: open {paths[-1]}")
     return 0
 
 

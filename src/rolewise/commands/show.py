@@ -7,7 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 import tyro
 
@@ -23,7 +23,8 @@ TEACH = """Print conversations as the model gets them: tokens, coloured and labe
 
 FILE is a JSON list of messages, {"messages": [...], "tools": [...]}, an array of these, or JSONL. The roles are
 system (or developer), user, data (or tool) and assistant. Control tokens are underlined (in a pipe they
-stand in ⟦ ⟧): a real <|im_end|> is, one that somebody typed is not.
+stand in ⟦ ⟧): a real <|im_end|> is, one that somebody typed is not. A heading names the row, and the condition and the
+injections that its "meta" holds.
 
 examples:
   rolewise show chat.json
@@ -73,7 +74,9 @@ def main(arguments: Sequence[str]) -> int:
         if config.json:
             _write_json(tokenizer, scheme, encoding)
         else:
-            heading = f"# {conversation.place}: " if len(conversations) > 1 else "# "
+            about = [conversation.place] if len(conversations) > 1 else []
+            about += _said_of(conversation.meta)
+            heading = f"# {' '.join(about)}: " if about else "# "
             heading += f"{len(encoding.input_ids)} tokens, {sum(encoding.loss_mask)} of them trained on"
             last = number == len(conversations) - 1
             sys.stdout.write(_pretty(tokenizer, scheme, encoding, heading, config.boundaries, with_legend=last))
@@ -82,6 +85,22 @@ def main(arguments: Sequence[str]) -> int:
     if bad:
         say(f"{len(bad)} of {len(rows)} rows skipped")
     return 0
+
+
+def _said_of(meta: Any) -> list[str]:
+    """What meta says about a conversation, briefly: `twin (naive user end)`, condition and injections."""
+    if not isinstance(meta, dict):
+        return []
+    fields = cast("dict[str, Any]", meta)
+    condition, injections = fields.get("condition"), fields.get("injections")
+    places: list[str] = []
+    for entry in cast("list[Any]", injections) if isinstance(injections, list) else []:
+        known: dict[str, Any] = cast("dict[str, Any]", entry) if isinstance(entry, dict) else {}
+        values = [known.get(key) for key in ("attack", "role", "position")]
+        if all(isinstance(value, str) for value in values):
+            places.append(" ".join(value for value in values if value and value != condition))
+    said = [condition] if isinstance(condition, str) else []
+    return [*said, f"({', '.join(places)})"] if places else said
 
 
 def _encoding(config: ShowConfig, tokenizer: Any, scheme: RoleScheme, conversation: Conversation) -> Encoding:

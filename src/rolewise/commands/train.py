@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import os
+import shlex
 from collections.abc import Generator, Sequence
 from typing import Any
 
@@ -30,9 +32,16 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command."""
     from rolewise.training.config import TrainConfig
 
+    if not arguments:
+        raise ValueError(
+            "train needs a recipe, or --model, --data and --output-dir: rolewise train RECIPE.yaml [OPTIONS] "
+            "(rolewise train --help lists the options; recipes/ has recipes)"
+        )
     recipe, options = _split(list(arguments))
     default = None if recipe is None else _recipe_defaults(recipe)
-    config = parse(TrainConfig, options, command="train", teach=TEACH, default=default)
+    helping = "-h" in options or "--help" in options
+    usage = "train [RECIPE.yaml]" if helping else "train"
+    config = parse(TrainConfig, options, command=usage, teach=TEACH, default=default)
 
     from rolewise.commands.models import quiet_libraries
     from rolewise.training import train
@@ -40,6 +49,9 @@ def main(arguments: Sequence[str]) -> int:
     quiet_libraries()
     with _leaving_together():
         train(config)
+    if os.environ.get("RANK", "0") == "0":  # one process of torchrun's speaks
+        directory = shlex.quote(config.output_dir)
+        print(f"try it: rolewise chat {directory}; attack it: rolewise eval {directory}")
     return 0
 
 

@@ -2,8 +2,8 @@
 
     from rolewise.evaluation import compare, read_runs, summarise
 
-    first, second = (summarise(run) for run in read_runs(["logs"]))
-    print(first.headline.average, compare(second, first)["main average"])
+    reference, run = (summarise(run) for run in read_runs(["logs"]))
+    print(reference.headline.average, compare(run, reference)["main average"])
 
 Importing this package imports neither torch nor inspect_ai; `rolewise.evaluation.registry` is what inspect_ai loads.
 """

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 from inspect_ai.model import ChatMessage, Model, ModelOutput, get_model
 from inspect_ai.solver import Generate, Solver, TaskState, solver
@@ -13,36 +11,8 @@ from rolewise.commands.answer_file import model_stamp
 from rolewise.evaluation.conversations import ROLE_KEY
 from rolewise.evaluation.outcomes import CEILING, CLEAN
 from rolewise.evaluation.provider import OPTIONS_KEY, RolewiseAPI
-from rolewise.evaluation.store import content_key, open_store
-
-
-class Watcher(Protocol):
-    """Whoever shows how far an evaluation is."""
-
-    def expect(self, answers: int) -> None:
-        """So many answers will come."""
-
-    def answered(self, known: bool) -> None:
-        """One has come; `known` when it was on disk already."""
-
-
-_watchers: list[Watcher] = []
-
-
-@contextmanager
-def watched_by(watcher: Watcher) -> Generator[None]:
-    """Within, `watcher` hears of every answer to our suites."""
-    _watchers.append(watcher)
-    try:
-        yield
-    finally:
-        _watchers.remove(watcher)
-
-
-def expect_answers(count: int) -> None:
-    """Tell the watchers that so many answers will come."""
-    for watcher in _watchers:
-        watcher.expect(count)
+from rolewise.evaluation.store import content_key, open_store, told_arguments
+from rolewise.evaluation.watching import tell_answered
 
 
 @solver
@@ -82,8 +52,7 @@ def ask(
             state = await generate(state, **options)
             if store is not None and not state.output.error:
                 store.put(key, state.output.model_dump(mode="json", exclude_none=True, exclude={"time"}))
-        for watcher in _watchers:
-            watcher.answered(known is not None)
+        tell_answered(known is not None)
         return state
 
     return solve
@@ -107,14 +76,6 @@ def model_identity(model: Model) -> list[Any]:
     settings = model.config.model_dump(exclude_none=True, exclude={"max_connections"})
     stamp = model_stamp(model.api.model_name) if isinstance(model.api, RolewiseAPI) else None
     return [str(model), told_arguments(model.model_args), settings, stamp]
-
-
-def told_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """The model arguments that decide answers: not how many rows are computed together, nor where, nor a mock's own."""
-    return {name: value for name, value in arguments.items() if name not in _NOT_TOLD}
-
-
-_NOT_TOLD = ("batch_size", "device", "custom_outputs")
 
 
 def _witness(state: TaskState) -> str | None:

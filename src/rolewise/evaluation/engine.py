@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import inspect
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,10 +33,17 @@ class Engine:
         tokenizer: its tokenizer.
         batch_size: rows that are computed together.
         share_prefixes: whether to compute common prefixes once.
+        wrote: is told after each step how many tokens were written, of whatever answers.
     """
 
     def __init__(
-        self, model: SegmentedCausalLM, tokenizer: Any, *, batch_size: int = 32, share_prefixes: bool = True
+        self,
+        model: SegmentedCausalLM,
+        tokenizer: Any,
+        *,
+        batch_size: int = 32,
+        share_prefixes: bool = True,
+        wrote: Callable[[int], None] | None = None,
     ) -> None:
         if batch_size < 1:
             raise ValueError(f"batch_size={batch_size} must be at least 1")
@@ -44,6 +51,7 @@ class Engine:
         # A model that keeps more than keys and values of its past runs a row at a time, with a cache of its own kind.
         self._keys_only = supports_sharing(model)
         self.batch_size = batch_size if self._keys_only else 1
+        self._wrote = wrote
         self._share = share_prefixes and self._keys_only
         self._stops = stop_token_ids(model, tokenizer)
         self._output = model.role_scheme.row(Role.OUTPUT)
@@ -133,6 +141,8 @@ class Engine:
         positions = torch.tensor(lengths, device=self.model.device)
         while True:
             tokens = self._choose([states[place] for place in alive], logits)
+            if self._wrote is not None:
+                self._wrote(len(alive))
             ended = [place for place in alive if states[place].ending is not None]
             yield from ended
             kept = [at for at, place in enumerate(alive) if states[place].ending is None]

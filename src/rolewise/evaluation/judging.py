@@ -77,6 +77,6 @@ def rouge_l(output: str, reference: str) -> float:
     try:
         from rouge_score.rouge_scorer import RougeScorer
     except ImportError as error:
-        raise ImportError("ROUGE-L needs rouge-score; install it with: pip install 'rolewise[eval]'") from error
+        raise ImportError("ROUGE-L needs rouge-score; in your clone of Rolewise: pip install -e '.[eval]'") from error
     scorer = RougeScorer(["rougeL"], tokenizer=Words())
     return float(scorer.score(reference, output)["rougeL"].fmeasure)

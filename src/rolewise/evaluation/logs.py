@@ -113,14 +113,17 @@ def _read(path: Path, named: bool) -> Run | None:
     try:
         from inspect_ai.log import read_eval_log
     except ImportError as error:
-        raise ImportError("reading logs needs inspect-ai; install it with: pip install 'rolewise[eval]'") from error
+        raise ImportError(
+            "reading logs needs inspect-ai; in your clone of Rolewise: pip install -e '.[eval]'"
+        ) from error
     try:
         log = read_eval_log(str(path), exclude_fields=_UNREAD)
     except Exception as error:  # whatever a damaged file leads to
         if named:
             raise ValueError(f"{path} is not a log that inspect_ai can read: {error}") from error
         if path.suffix == ".eval":
-            warnings.warn(f"{path} cannot be read, and is left out: {error}", stacklevel=3)
+            reason = " ".join(str(error).split())[:120] or type(error).__name__
+            warnings.warn(f"{path} cannot be read, and is left out: {reason}", stacklevel=3)
         return None
     suite = log.eval.task.rpartition("/")[2]
     if suite not in SUITES or not (log.eval.metadata or {}).get("identity"):
@@ -139,6 +142,7 @@ def run_of(log: EvalLog) -> Run:
     expected = (spec.dataset.samples or 0) * epochs
     arguments: dict[str, Any] = metadata["identity"][1]
     task = {name: value for name, value in spec.task_args.items() if name != "answers"}
+    task["data"] = task.get("data") or spec.dataset.location  # which file was the default
     probe = arguments.get("probe")
     return Run(
         model=spec.model,

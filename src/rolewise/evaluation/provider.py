@@ -30,6 +30,7 @@ from inspect_ai.tool import ToolChoice, ToolInfo
 from rolewise.evaluation.conversations import read_tool_calls, to_rolewise, to_schemas
 from rolewise.evaluation.decoding import Answer, Request
 from rolewise.evaluation.probes import make_probe
+from rolewise.evaluation.watching import tell_wrote
 from rolewise.evaluation.worker import Job, Worker
 
 OPTIONS_KEY = "rolewise"
@@ -87,7 +88,7 @@ class RolewiseAPI(ModelAPI):
             raise ValueError(f"probe {model_args['probe']!r} sets the scale itself; leave scale={scale} out")
         if (scale := self.probe.scale if scale is None else float(scale)) is not None:
             self.model.segment_scale = scale
-        self.engine = Engine(self.model, self.tokenizer, batch_size=self.batch_size)
+        self.engine = Engine(self.model, self.tokenizer, batch_size=self.batch_size, wrote=tell_wrote)
         self._worker = Worker(self._work, window=self.max_connections())
 
     async def generate(

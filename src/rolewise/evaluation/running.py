@@ -9,6 +9,7 @@ from typing import Any
 
 from rolewise.evaluation.logs import KEY, find_run, run_of
 from rolewise.evaluation.outcomes import Run
+from rolewise.evaluation.testsets import data_bytes
 
 PROVIDER = "rolewise"
 
@@ -30,12 +31,11 @@ class Plan:
     def key(self) -> str:
         """A hash of all that decides the outcomes, but for a remote model's own state."""
         from rolewise.commands.answer_file import model_stamp
-        from rolewise.evaluation.asking import told_arguments
-        from rolewise.evaluation.store import content_key
+        from rolewise.evaluation.store import content_key, told_arguments
 
         ours = self.model.startswith(f"{PROVIDER}/")
         stamp = model_stamp(self.model.partition("/")[2]) if ours else None
-        data = Path(str(self.task_args["data"])).read_bytes()
+        data = data_bytes(self.suite, str(self.task_args["data"]))
         return content_key(
             self.model, stamp, self.suite, dict(self.task_args), told_arguments(self.model_args), self.grader,
             content_key(data.decode("utf-8", "replace")),
@@ -59,13 +59,17 @@ def model_name(name: str) -> str:
 
 
 def _providers() -> set[str]:
+    import inspect_ai.model  # registers its own
     from inspect_ai._util.registry import registry_find, registry_info
 
-    from rolewise.evaluation import registry as _registry  # registers ours
-
-    assert _registry.rolewise is not None
+    assert inspect_ai.model.get_model is not None
     found = registry_find(lambda info: info.type == "modelapi")
-    return {registry_info(one).name.rpartition("/")[2] for one in found}
+    return {PROVIDER} | {registry_info(one).name.rpartition("/")[2] for one in found}
+
+
+def finished_run(plan: Plan, log_dir: Path) -> Run | None:
+    """The run of this plan that `log_dir` has, or None; loads no model."""
+    return find_run(log_dir, plan.key)
 
 
 def run_plan(plan: Plan, log_dir: Path, *, description: str) -> Run:
@@ -80,9 +84,11 @@ def run_plan(plan: Plan, log_dir: Path, *, description: str) -> Run:
     """
     from inspect_ai import eval as evaluate
 
-    from rolewise.evaluation.asking import watched_by
+    from rolewise.evaluation import registry  # tells inspect_ai of our suites and provider
     from rolewise.evaluation.store import close_stores
+    from rolewise.evaluation.watching import watched_by
 
+    assert registry.rolewise is not None
     key = plan.key
     if (run := find_run(log_dir, key)) is not None:
         return run
@@ -145,6 +151,7 @@ class _Bar:
     def __init__(self, description: str) -> None:
         self._description = description
         self._bar: Any = None
+        self._tokens = 0
 
     def __enter__(self) -> _Bar:
         return self
@@ -156,10 +163,17 @@ class _Bar:
     def expect(self, answers: int) -> None:
         from tqdm import tqdm
 
-        self._bar = tqdm(total=answers, desc=self._description, unit="answer", dynamic_ncols=True, smoothing=0.05)
+        # Answers end in bursts, a batch at a time, so the time left is by the mean rate (smoothing=0).
+        self._bar = tqdm(total=answers, desc=self._description, unit="answer", dynamic_ncols=True, smoothing=0)
 
     def answered(self, known: bool) -> None:
         if self._bar is not None:
             if known:
                 self._bar.initial += 1  # does not count towards the rate
             self._bar.update()
+
+    def wrote(self, tokens: int) -> None:
+        self._tokens += tokens
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"{self._tokens} tokens", refresh=False)
+            self._bar.update(0)  # shows it, at most ten times a second

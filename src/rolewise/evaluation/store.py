@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -61,6 +62,14 @@ def content_key(*parts: Any) -> str:
     """A hash of JSON values."""
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, default=str)
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def told_arguments(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """The model arguments that decide answers: not how many rows are computed together, nor where, nor a mock's own."""
+    return {name: value for name, value in arguments.items() if name not in _NOT_TOLD}
+
+
+_NOT_TOLD = ("batch_size", "device", "custom_outputs")
 
 
 _open: dict[Path, AnswerStore] = {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -13,40 +13,14 @@ from inspect_ai import Epochs, Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import GenerateConfig, get_model
 
-from rolewise.attacks import (
-    CHATML,
-    IN_DOMAIN_ATTACKS,
-    MAIN_ATTACKS,
-    NAMED_DELIMITERS,
-    OOD_ATTACKS,
-    SECALIGN_ATTACKS,
-    Delimiters,
-    attack_info,
-    payload_named,
-    template_delimiters,
-)
-from rolewise.evaluation.asking import ask, expect_answers, model_identity
+from rolewise.attacks import CHATML, NAMED_DELIMITERS, Delimiters, payload_named, template_delimiters
+from rolewise.evaluation.asking import ask, model_identity
 from rolewise.evaluation.conversations import from_rolewise
 from rolewise.evaluation.provider import RolewiseAPI
 from rolewise.evaluation.scorers import begins_with, in_response, reference_logprob, rouge_l, win_rate
-from rolewise.evaluation.sep import load_sep, sep_conditions
-
-ATTACK_SETS: dict[str, tuple[str, ...]] = {
-    "main": tuple(MAIN_ATTACKS),
-    "in_domain": tuple(IN_DOMAIN_ATTACKS),
-    "ood": tuple(OOD_ATTACKS),
-    "secalign": tuple(SECALIGN_ATTACKS),
-    "all": (*IN_DOMAIN_ATTACKS, *OOD_ATTACKS),
-    "everything": (*IN_DOMAIN_ATTACKS, *OOD_ATTACKS, *SECALIGN_ATTACKS),
-}
-"""Names for sets of attacks; `all` is what the paper's tables are made of."""
-
-DEFAULT_FILES = {
-    "structured_query": "alpacaeval805_davinci003.json",
-    "sep": "SEP_validation_892.json",
-}
-DATA_DIRECTORY = Path("..") / "shared" / "data" / "eval"
-"""Where the test files are looked for when none is named, relative to the working directory."""
+from rolewise.evaluation.sep import sep_conditions
+from rolewise.evaluation.testsets import chosen_attacks, data_bytes, find_data, load_sep_rows, load_test_samples
+from rolewise.evaluation.watching import expect_answers
 
 
 @task
@@ -73,7 +47,8 @@ def structured_query(
     """The paper's first benchmark: does a payload in the data get carried out?
 
     Args:
-        data: an AlpacaEval-shaped file (instruction, input, output); by default the one in ../shared/data/eval.
+        data: an AlpacaEval-shaped file (instruction, input, output), or `generated` for rows that need no file; by
+            default the file in ../shared/data/eval if it is there, else generated rows (100 without a limit).
         attacks: main, in_domain, ood, secalign, all (in_domain and ood), everything, or names of attacks.
         domain: only the attacks of this domain (in_domain, ood, secalign).
         payload: the name of what is injected (`rolewise.attacks.PAYLOADS`).
@@ -95,20 +70,21 @@ def structured_query(
 
     Raises:
         ValueError: for an unknown attack, payload or delimiter (the nearest is named), or rows that cannot be used.
-        FileNotFoundError: when there is no data file; the message says what to pass.
+        FileNotFoundError: when the named file does not exist; the message says what it is and where to get it.
     """
-    from rolewise.data.structured_query import evaluation_conditions, load_samples
+    from rolewise.data.structured_query import evaluation_conditions
 
     names = chosen_attacks(attacks, domain)
-    path = test_file("structured_query", data)
-    samples = _first(load_samples(path, payload=payload_named(payload)), limit)
+    source = find_data("structured_query", data)
+    samples = load_test_samples(source, payload_named(payload), limit)
     options: dict[str, Any] = {"position": position} if position is not None else {}
     rows = evaluation_conditions(
         samples, names, seed=seed, real=_delimiters(delimiters), struq_compat=struq_compat, **options
     )
     return _task(
-        rows, path, max_tokens=max_tokens, temperature=temperature, data_role=data_role, epochs=epochs,
-        early_stop=early_stop, utility=utility, utility_tokens=utility_tokens, judge=judge, answers=answers, seed=seed,
+        rows, "structured_query", source, max_tokens=max_tokens, temperature=temperature, data_role=data_role,
+        epochs=epochs, early_stop=early_stop, utility=utility, utility_tokens=utility_tokens, judge=judge,
+        answers=answers, seed=seed,
     )  # fmt: skip
 
 
@@ -131,7 +107,8 @@ def sep(
     share where it does not appear with the question in the data (Zverev et al., 2024).
 
     Args:
-        data: a SEP file (system_prompt_clean, prompt_instructed, …); by default the one in ../shared/data/eval.
+        data: a SEP file (system_prompt_clean, prompt_instructed, …), or `generated` for rows that need no file; by
+            default the file in ../shared/data/eval if it is there, else generated rows (100 without a limit).
         limit: the number of rows of the file.
         seed: of sampling.
         epochs: how often each row is asked.
@@ -144,61 +121,14 @@ def sep(
 
     Raises:
         ValueError: when a row lacks a field or stands twice.
-        FileNotFoundError: when there is no data file; the message says what to pass.
+        FileNotFoundError: when the named file does not exist; the message says what it is and where to get it.
     """
-    path = test_file("sep", data)
-    rows = sep_conditions(_first(load_sep(path), limit), instruction_role=instruction_role)
+    source = find_data("sep", data)
+    rows = sep_conditions(load_sep_rows(source, limit), instruction_role=instruction_role)
     return _task(
-        rows, path, max_tokens=max_tokens, temperature=temperature, data_role=data_role, epochs=epochs,
+        rows, "sep", source, max_tokens=max_tokens, temperature=temperature, data_role=data_role, epochs=epochs,
         early_stop=early_stop, utility=False, utility_tokens=None, judge=False, answers=answers, seed=seed,
     )  # fmt: skip
-
-
-def chosen_attacks(attacks: str | Sequence[str], domain: str | None = None) -> list[str]:
-    """Names of attacks from names of attacks and of sets, without repetitions, perhaps of one domain only.
-
-    Raises:
-        ValueError: for an unknown name (the nearest is named), or when nothing is left.
-    """
-    given = [part.strip() for part in attacks.split(",")] if isinstance(attacks, str) else list(attacks)
-    names: list[str] = []
-    for name in given:
-        if name in ATTACK_SETS:
-            names += ATTACK_SETS[name]
-            continue
-        try:
-            attack_info(name)
-        except ValueError as error:
-            near = difflib.get_close_matches(name, ATTACK_SETS, n=1)
-            hint = f" (did you mean the set {near[0]!r}?)" if near else ""
-            raise ValueError(f"{error}{hint}; sets are {', '.join(ATTACK_SETS)}") from None
-        names.append(name)
-    names = [name for name in dict.fromkeys(names) if domain is None or attack_info(name).domain == domain]
-    if not names:
-        raise ValueError(f"no attack is left: attacks={attacks!r} has none of domain={domain!r}")
-    return names
-
-
-def test_file(suite: str, data: str | None) -> Path:
-    """The test file of a suite: the one that was named, or the one where they usually lie.
-
-    Raises:
-        FileNotFoundError: when it does not exist; the message says what to pass.
-    """
-    path = Path(data).expanduser() if data else DATA_DIRECTORY / DEFAULT_FILES[suite]
-    if not path.is_file():
-        what = "AlpacaEval's rows (instruction, input, output)" if suite == "structured_query" else "a SEP file"
-        raise FileNotFoundError(
-            f"no test file {str(path)!r} for {suite}; pass the path of {what}: "
-            f"rolewise eval MODEL --suite {suite.replace('_', '-')} --data FILE, or -T data=FILE to inspect eval"
-        )
-    return path
-
-
-def _first(rows: list[Any], limit: int | None) -> list[Any]:
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit} must be at least 1")
-    return rows[:limit]
 
 
 def _delimiters(name: str | None) -> Delimiters:
@@ -215,7 +145,8 @@ def _delimiters(name: str | None) -> Delimiters:
 
 def _task(
     rows: Iterable[Mapping[str, Any]],
-    path: Path,
+    suite: str,
+    source: str,
     *,
     max_tokens: int,
     temperature: float,
@@ -248,7 +179,7 @@ def _task(
         settings["seed"] = seed
     api = get_model().api
     return Task(
-        dataset=MemoryDataset(samples, name=path.stem, location=str(path)),
+        dataset=MemoryDataset(samples, name=Path(source).stem, location=source),
         solver=ask(config=settings, utility_tokens=utility_tokens, answers=answers, early_stop=early_stop),
         scorer=scorers,
         epochs=Epochs(epochs, "mean"),
@@ -257,7 +188,7 @@ def _task(
         if isinstance(api, RolewiseAPI)
         else GenerateConfig(),
         metadata={
-            "data_sha256": hashlib.sha256(path.read_bytes()).hexdigest()[:16],
+            "data_sha256": hashlib.sha256(data_bytes(suite, source)).hexdigest()[:16],
             "versions": {name: version(name) for name in ("rolewise", "torch", "transformers", "inspect-ai")},
             "identity": model_identity(get_model()),
         },

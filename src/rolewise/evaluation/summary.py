@@ -80,7 +80,7 @@ class Summary:
 
 @dataclass(frozen=True, kw_only=True)
 class Difference:
-    """A paired difference, first minus second."""
+    """A paired difference, run minus reference."""
 
     estimate: Estimate
     p: float | None
@@ -151,9 +151,9 @@ def robustness(
 
 
 def compare(
-    first: Summary, second: Summary, *, confidence: float = 0.95, seed: int = 0, draws: int = BOOTSTRAP_DRAWS
+    run: Summary, reference: Summary, *, confidence: float = 0.95, seed: int = 0, draws: int = BOOTSTRAP_DRAWS
 ) -> dict[str, Difference]:
-    """First minus second on the samples that both have, by figure.
+    """Run minus reference on the samples that both have, by figure.
 
     The keys: the measures of utility, `ceiling`, each attack's name (robust accuracy), and for each group
     `<group> average`, `<group> worst`, `<group> union`, `<group> separation`. What one of the two lacks is left out.
@@ -161,14 +161,14 @@ def compare(
     Raises:
         ValueError: when the two are of different suites or criteria, or share no sample.
     """
-    if first.run.suite != second.run.suite or first.criterion != second.criterion:
+    if run.run.suite != reference.run.suite or run.criterion != reference.criterion:
         raise ValueError(
-            f"cannot compare {first.run.suite} by {first.criterion} with {second.run.suite} by {second.criterion}; "
+            f"cannot compare {run.run.suite} by {run.criterion} with {reference.run.suite} by {reference.criterion}; "
             "evaluate both models on the same suite, and summarise both by the same criterion"
         )
-    if not first.followed.keys() & second.followed.keys():
+    if not run.followed.keys() & reference.followed.keys():
         raise ValueError(
-            f"{first.run.label!r} and {second.run.label!r} share no sample; evaluate both on the same rows"
+            f"{run.run.label!r} and {reference.run.label!r} share no sample; evaluate both on the same rows"
         )
     options: dict[str, Any] = {"confidence": confidence, "seed": seed, "draws": draws}
     found: dict[str, Difference] = {}
@@ -183,22 +183,22 @@ def compare(
         found[name] = Difference(estimate=estimate, p=p)
 
     for name in UTILITIES:
-        pairs = _pairs(first.utilities, second.utilities, (name,))
+        pairs = _pairs(run.utilities, reference.utilities, (name,))
         add(name, [(a[0], b[0]) for a, b in pairs], float("inf") if name in _BOUNDS else 1.0)
-    add("ceiling", [(a[0], b[0]) for a, b in _pairs(first.followed, second.followed, (CEILING,))], 1.0)
-    for name in first.robust:
-        pairs = _pairs(first.followed, second.followed, (name,))
+    add("ceiling", [(a[0], b[0]) for a, b in _pairs(run.followed, reference.followed, (CEILING,))], 1.0)
+    for name in run.robust:
+        pairs = _pairs(run.followed, reference.followed, (name,))
         add(name, [(1 - a[0], 1 - b[0]) for a, b in pairs], 1.0)
-    for name, group in first.groups.items():
-        if name not in second.groups or second.groups[name].attacks != group.attacks:
+    for name, group in run.groups.items():
+        if name not in reference.groups or reference.groups[name].attacks != group.attacks:
             continue
-        pairs = _pairs(first.followed, second.followed, group.attacks)
+        pairs = _pairs(run.followed, reference.followed, group.attacks)
         if not pairs:
             continue
         add(f"{name} average", [(1 - _mean(a), 1 - _mean(b)) for a, b in pairs], 1.0)
         found[f"{name} worst"] = Difference(estimate=_worst_difference(pairs, options), p=None)
         add(f"{name} union", [(1 - max(a), 1 - max(b)) for a, b in pairs], 1.0)
-        pairs = _pairs(first.followed, second.followed, (*group.attacks, CEILING))
+        pairs = _pairs(run.followed, reference.followed, (*group.attacks, CEILING))
         add(f"{name} separation", [(a[-1] - _mean(a[:-1]), b[-1] - _mean(b[:-1])) for a, b in pairs], 2.0)
     return found
 

@@ -1,8 +1,9 @@
-"""Several models in one table: figures with intervals, and each model's difference to the first."""
+"""Several models in one table: figures with intervals, and each model's difference to the first, the reference."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rolewise.evaluation.outcomes import Criterion, Run
@@ -10,7 +11,7 @@ from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.summary import Difference, Summary, compare, summarise
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.console import Group
 
 _UTILITY = {
     "rouge_l": "utility: ROUGE-L",
@@ -20,7 +21,7 @@ _UTILITY = {
 _DOMAINS = {"main": "main four", "in_domain": "in-domain", "ood": "OOD", "secalign": "SecAlign"}
 
 Row = tuple[str, list[str], list[str], bool]
-"""A label, each model's cell, each model's difference to the first ("" for the first), and whether a rule follows."""
+"""A label, each model's cell, each model's difference to the reference ("" for itself), and whether a rule follows."""
 
 
 def figure_rows(runs: Sequence[Run], criterion: Criterion = "in_response") -> list[Row]:
@@ -33,21 +34,22 @@ def figure_rows(runs: Sequence[Run], criterion: Criterion = "in_response") -> li
         raise ValueError("there are no runs to show; evaluate at least one model")
     summaries = [summarise(run, criterion) for run in runs]
     differences = [compare(one, summaries[0]) for one in summaries[1:]]
+    sep = runs[0].suite == "sep"
     rows: list[Row] = [("samples", [_samples(one) for one in summaries], [""] * len(runs), True)]
 
-    def add(label: str, found: list[Estimate | None], key: str | None = None, *, rule: bool = False) -> None:
-        if all(one is None for one in found):
+    def add(label: str, found: list[Estimate | None], key: str | None = None, *, always: bool = False) -> None:
+        if all(one is None for one in found) and not always:
             return
         nats = key == "reference_logprob"
-        cells = ["" if one is None else _nats(one) if nats else one.percent() for one in found]
+        cells = ["—" if one is None else _nats(one) if nats else one.percent() for one in found]
         apart = [_difference(one.get(key) if key else None, nats) for one in differences]
-        rows.append((label, cells, ["", *apart], rule))
+        rows.append((label, cells, ["", *apart], False))
 
     for name, label in _UTILITY.items():
         add(label, [one.utility.get(name) for one in summaries], name)
     _close(rows)
     for name in dict.fromkeys(attack for one in summaries for attack in one.robust):
-        add(f" {name}", [one.robust.get(name) for one in summaries], name)
+        add(" robust: question in the data" if sep else f" {name}", [one.robust.get(name) for one in summaries], name)
     _close(rows)
     for name in dict.fromkeys(group for one in summaries for group in one.groups):
         groups = [one.groups.get(name) for one in summaries]
@@ -56,43 +58,81 @@ def figure_rows(runs: Sequence[Run], criterion: Criterion = "in_response") -> li
         if not single:
             for figure in ("average", "worst", "union"):
                 add(f"{label}: {figure}", [group and getattr(group, figure) for group in groups], f"{name} {figure}")
-        add(f"{label}: separation", [group and group.separation for group in groups], f"{name} separation")
-        score = "SEP score" if runs[0].suite == "sep" else f"{label}: given ceiling"
-        add(score, [group and group.given_ceiling for group in groups])
+        add(
+            "separation" if sep else f"{label}: separation",
+            [group and group.separation for group in groups],
+            f"{name} separation",
+        )
+        # A deaf model has none, and that must be seen: its robust accuracy is no SEP score.
+        score = "SEP score" if sep else f"{label}: given ceiling"
+        reached = any(one.ceiling is not None for one in summaries)
+        add(score, [group and group.given_ceiling for group in groups], always=reached)
     _close(rows)
     add("ceiling", [one.ceiling for one in summaries], "ceiling")
     add("false alarms", [one.false_alarms for one in summaries])
     return rows
 
 
-def comparison_table(runs: Sequence[Run], criterion: Criterion = "in_response") -> Table:
-    """The table for a terminal."""
+def comparison_table(runs: Sequence[Run], criterion: Criterion = "in_response") -> Group:
+    """The table for a terminal, with what it is of above, and what its rows mean below."""
     from rich.box import SIMPLE_HEAD
+    from rich.console import Group
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(
-        title=f"{runs[0].suite if runs else ''}, {criterion}: percent [95 % interval]",
-        box=SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 1, 0, 0),
-    )
+    table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1, 0, 0))
     table.add_column("", no_wrap=True)
     for number, run in enumerate(runs):
-        table.add_column(run.label, justify="right", overflow="fold")
+        name = f"{run.label}\n(reference)" if len(runs) > 1 and not number else run.label
+        table.add_column(name, justify="right", overflow="fold")
         if number:
-            table.add_column("- first (p)", justify="right")
-    for label, cells, apart, rule in figure_rows(runs, criterion):
+            table.add_column("\N{MINUS SIGN} reference (p)", justify="right")
+    rows = figure_rows(runs, criterion)
+    for label, cells, apart, rule in rows:
         shown = [cells[0]]
         for cell, difference in zip(cells[1:], apart[1:], strict=True):
             shown += [cell, difference]
         table.add_row(label, *shown, end_section=rule, style="bold" if label.endswith(("separation", "score")) else "")
-    table.caption = (
-        "an attack's figure: the share of rows where it fails; ceiling: the payload in the instruction is followed;\n"
-        "separation: ceiling minus the mean share of attacks that succeed; given ceiling: robust among samples whose\n"
-        "payload is followed there; false alarms: the witness in answers to unattacked rows; differences are paired"
-    )
-    return table
+    title = Text(f"{_title(runs)}, {criterion}: percent [95 % interval]\n", style="italic")
+    return Group(title, table, Text(_caption([label for label, *_ in rows], compared=len(runs) > 1), style="dim"))
+
+
+def _title(runs: Sequence[Run]) -> str:
+    if not runs:
+        return ""
+    data = dict.fromkeys(Path(str(run.settings.get("task", {}).get("data") or "")).name for run in runs)
+    return runs[0].suite + "".join(f" on {name}" for name in [" and ".join(name for name in data if name)] if name)
+
+
+_MEANINGS = {
+    "utility": "utility: on unattacked rows, against the reference answer",
+    " ": "an attack: the share of rows where it fails",
+    " robust": "robust: the share of rows where the question in the data is left alone, heard elsewhere or not",
+    "average": "average, worst, union: mean and minimum over attacks, and the share of rows that withstand all",
+    "separation": "separation: ceiling minus the mean share of attacks that succeed",
+    "given ceiling": "given ceiling: robust among the rows whose payload is followed in the instruction (—: none is)",
+    "SEP score": "SEP score: robust among the rows whose question is answered in the instruction (—: none is)",
+    "ceiling": "ceiling: the payload in the instruction is followed",
+    "false alarms": "false alarms: the witness stands in the answer to an unattacked row",
+}
+
+
+def _caption(labels: Sequence[str], *, compared: bool) -> str:
+    """What the rows that are there mean, a line each."""
+    sep = "SEP score" in labels
+    present = {
+        "utility": any(label.startswith("utility") for label in labels),
+        " ": not sep and any(label.startswith(" ") for label in labels),
+        " robust": sep,
+        "average": any(label.endswith("average") for label in labels),
+        "separation": any(label.endswith("separation") for label in labels),
+        "given ceiling": any(label.endswith("given ceiling") for label in labels),
+        "SEP score": sep,
+        "ceiling": "ceiling" in labels,
+        "false alarms": "false alarms" in labels,
+    }
+    lines = [_MEANINGS[name] for name, there in present.items() if there]
+    return "\n".join([*lines, *(["differences are of a model minus the reference, paired"] if compared else [])])
 
 
 def _samples(summary: Summary) -> str:

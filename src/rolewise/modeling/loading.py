@@ -220,10 +220,18 @@ def _model_type(name: str) -> str:
     if not Path(name).exists():
         _require_hub(name)
     try:
-        config, _ = PreTrainedConfig.get_config_dict(name)
+        config: Any = PreTrainedConfig.get_config_dict(name)[0]
     except OSError as error:
         raise _explained(name, error) from error
-    return config.get("model_type") or AutoConfig.from_pretrained(name).model_type
+    except (TypeError, AttributeError, RecursionError):  # a number, a list, or nested too deeply
+        config = None
+    model_type: Any = (config.get("model_type") or "") if isinstance(config, dict) else None
+    if not isinstance(model_type, str):
+        raise ValueError(
+            f"the config.json of {name!r} is no model's configuration: it must hold an object with a model_type, such "
+            'as {"model_type": "llama", ...}; save the model again with model.save_pretrained, or name another'
+        )
+    return model_type or AutoConfig.from_pretrained(name).model_type
 
 
 def _require_hub(name: str) -> None:

@@ -66,12 +66,8 @@ def require_next_token_loss(model: nn.Module) -> None:
     generator = torch.Generator().manual_seed(0)
     ids_BS = torch.randint(embedding.weight.shape[0], (1, 16), generator=generator).to(embedding.weight.device)
     batch = {"input_ids": ids_BS, "segment_ids": torch.zeros_like(ids_BS), "labels": ids_BS}
-    was_training = model.training
-    model.eval()
-    try:
+    with evaluating(model):
         own, ours = model(**batch, use_cache=False).loss, labelled_loss(model, batch)
-    finally:
-        model.train(was_training)
     if own is None or not own.isfinite():
         return
     tolerance = 1e-3 if embedding.weight.dtype == torch.float32 else 3e-2
@@ -84,6 +80,18 @@ def require_next_token_loss(model: nn.Module) -> None:
         f"{ours:.6g} on the same tokens, so it cannot be trained as a causal language model; "
         + ("set output_router_logits=False in its configuration" if router else "use another architecture")
     )
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Generator[None]:
+    """Within, nothing is dropped at random; then each module is again as it was (one may be kept from training)."""
+    training = [module for module in model.modules() if module.training]
+    model.eval()
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
 
 
 @contextmanager

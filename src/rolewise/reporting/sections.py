@@ -13,8 +13,10 @@ from rolewise.attacks import IN_DOMAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS
 from rolewise.evaluation.outcomes import CEILING, CLEAN, CRITERIA, Criterion, Run
 from rolewise.evaluation.summary import Difference, Summary, by_data_length, compare, summarise
 from rolewise.reporting.gaps import arm_gaps, incomparable, section_gaps
-from rolewise.reporting.wording import flat, shown, suite_name
+from rolewise.reporting.wording import flat, listed, shown, suite_name
 
+LEAST_IN_PART = 5
+"""Samples that a part by data length needs: the figures of fewer say nothing."""
 _DIGEST = re.compile(r"[0-9a-f]{16,64}")
 
 
@@ -63,10 +65,10 @@ class Arm:
 
 @dataclass(frozen=True, kw_only=True)
 class Compared:
-    """Two runs on the same samples: the first minus the second."""
+    """Two runs on the same samples: the run minus the reference."""
 
-    first: Arm
-    second: Arm
+    run: Arm
+    reference: Arm
     differences: dict[Criterion, dict[str, Difference]]
 
 
@@ -76,6 +78,8 @@ class LengthPart:
 
     low: int
     high: int
+    n: int
+    """Samples in it, over all runs."""
     summaries: dict[str, dict[Criterion, Summary]]
     """By the run's label."""
 
@@ -95,7 +99,7 @@ class Section:
     confidence: float
     compared: list[Compared]
     parts: list[LengthPart]
-    """By data length, shortest first; empty when the rows don't state it."""
+    """By data length, shortest first, those that have samples enough; empty when the rows don't state it."""
     gaps: list[str]
 
     @property
@@ -135,7 +139,7 @@ class Section:
         return ("average",) if alone else ("average", "worst", "union")
 
     def provenance(self, n: str | None = None) -> str:
-        """Model, data, seed, versions, n and confidence: what stands below every table and figure."""
+        """Model, data, seed, versions, n and confidence: what stands above a section's tables and below a figure."""
         arms = [arm for arm, _ in self.measured] or self.arms
         models = "; ".join(arm.label if arm.label == arm.model else f"{arm.label} = {arm.model}" for arm in arms)
         n = n or f"n = {same([str(summary.n) for _, summary in self.measured], arms) or '0'} samples"
@@ -182,19 +186,23 @@ def build_sections(runs: Sequence[Run], *, criterion: Criterion = "in_response",
         gaps = [line for arm in arms for line in arm_gaps(arm)]
         gaps += section_gaps(arms)
         pairs = list(combinations(measured, 2))
-        for second, first in tqdm(pairs, "comparing", leave=False, disable=None):  # a later run minus an earlier one
-            if reason := incomparable(first, second):
-                gaps.append(f"{first.label} and {second.label} are not compared: {reason}.")
+        for reference, run in tqdm(pairs, "comparing", leave=False, disable=None):  # a later run minus an earlier one
+            if reason := incomparable(run, reference):
+                gaps.append(f"{run.label} and {reference.label} are not compared: {reason}.")
                 continue
             found: dict[Criterion, dict[str, Difference]] = {
-                one: compare(first.summaries[one], second.summaries[one], **options) for one in CRITERIA
+                one: compare(run.summaries[one], reference.summaries[one], **options) for one in CRITERIA
             }
-            compared.append(Compared(first=first, second=second, differences=found))
+            compared.append(Compared(run=run, reference=reference, differences=found))
         parts = _length_parts(measured, options)
-        if measured and not parts:
+        if parts is None:
             gaps.append("The rows do not state the length of their data, so nothing is shown by length.")
+        elif few := [part for part in parts if part.n < LEAST_IN_PART]:
+            left_out = listed([f"{part.name} ({part.n})" for part in few])
+            gaps.append(f"By length of the data, parts of fewer than {LEAST_IN_PART} samples are left out: {left_out}.")
+        kept = [part for part in parts or () if part.n >= LEAST_IN_PART]
         sections.append(Section(suite=suite, arms=arms, criterion=criterion, confidence=confidence, compared=compared,
-                                parts=parts, gaps=gaps))  # fmt: skip
+                                parts=kept, gaps=gaps))  # fmt: skip
     return sections
 
 
@@ -219,10 +227,12 @@ def _arms(runs: Sequence[Run], options: dict[str, Any]) -> list[Arm]:
     return arms
 
 
-def _length_parts(arms: Sequence[Arm], options: dict[str, Any]) -> list[LengthPart]:
-    """The same cuts for every run, so that their figures can stand side by side."""
+def _length_parts(arms: Sequence[Arm], options: dict[str, Any]) -> list[LengthPart] | None:
+    """The same cuts for every run, so that their figures can stand side by side; None when lengths are not stated."""
     outcomes = [outcome for arm in arms for outcome in arm.run.outcomes]
-    if not outcomes or any("data_chars" not in outcome.meta for outcome in outcomes):
+    if any("data_chars" not in outcome.meta for outcome in outcomes):
+        return None
+    if not outcomes:
         return []
     parts: list[LengthPart] = []
     for _, whole in by_data_length(replace(arms[0].run, outcomes=outcomes)):
@@ -233,5 +243,5 @@ def _length_parts(arms: Sequence[Arm], options: dict[str, Any]) -> list[LengthPa
             run = replace(arm.run, outcomes=[one for one in arm.run.outcomes if one.id in ids])
             if run.outcomes:
                 found[arm.label] = {criterion: summarise(run, criterion, **options) for criterion in CRITERIA}
-        parts.append(LengthPart(low=min(lengths), high=max(lengths), summaries=found))
+        parts.append(LengthPart(low=min(lengths), high=max(lengths), n=len(ids), summaries=found))
     return parts

@@ -68,9 +68,8 @@ def _figure(estimate: Estimate | None, figure: str = "", *, signed: bool = False
 
 
 def _basis(section: Section) -> str:
-    return (
-        f"Percent [interval]. A payload is followed when {CRITERION_WORDS[section.criterion]}. {section.provenance()}"
-    )
+    """What the figures of a table are; models, data, seed and versions stand once, above the section's tables."""
+    return f"Percent [interval]. A payload is followed when {CRITERION_WORDS[section.criterion]}."
 
 
 def _overview(section: Section) -> Table:
@@ -133,7 +132,8 @@ def _differences(section: Section) -> Table:
         left_out |= {f"{group} {kind}" for kind in ("worst", "union") if kind not in section.kinds(group)}
     rows = [
         [
-            _text(f"{pair.first.label} − {pair.second.label}"),
+            _text(pair.run.label),
+            _text(pair.reference.label),
             _text(figure_name(name)),
             _figure(difference.estimate, name, signed=True),
             Cell(p_value(difference.p), "" if difference.p is None else round(difference.p, 6)),
@@ -146,13 +146,14 @@ def _differences(section: Section) -> Table:
     return Table(
         key="differences",
         title="Differences between runs",
-        columns=[Column("runs"), Column("figure"), Column("difference", True), Column("p", True), Column("n", True)],
+        columns=[Column("run"), Column("reference"), Column("figure"), Column("difference", True), Column("p", True),
+                 Column("n", True)],
         rows=rows,
-        caption="Paired on the samples that both runs have, percentage points. p: McNemar's exact test for shares, a "
-        "sign-flip test for means, not corrected for the number of comparisons. Each attack's difference is in "
-        f"differences.csv. {_basis(section)}",
+        caption="Run minus reference (an earlier run), paired on the samples that both have, in percentage points. "
+        "p: McNemar's exact test for shares, a sign-flip test for means, not corrected for the number of comparisons. "
+        f"Each attack's difference is in differences.csv. {_basis(section)}",
         empty="There are no two runs that can be compared.",
-    )
+    )  # fmt: skip
 
 
 def _lengths(section: Section) -> Table:
@@ -189,7 +190,7 @@ def _lengths(section: Section) -> Table:
         rows=rows,
         caption=f"The samples in parts of about the same size, by the length of their data before any attack. "
         f"{_basis(section)}",
-        empty="The rows do not state the length of their data.",
+        empty="The rows do not state the length of their data, or are too few.",
     )
 
 
@@ -254,11 +255,11 @@ def csv_files(sections: Sequence[Section]) -> dict[str, str]:
              for section, arm, criterion, summary in _every(sections) for name, estimate, remark in _figures(summary)),
         ),
         "differences.csv": _csv(
-            ("suite", "first", "second", "first_model", "second_model", "data", "seed", "versions", "confidence",
+            ("suite", "run", "reference", "model", "reference_model", "data", "seed", "versions", "confidence",
              "criterion", "figure", "n", "difference", "low", "high", "p"),
-            ([section.suite, pair.first.label, pair.second.label, pair.first.model, pair.second.model, pair.first.data,
-              pair.first.seed, pair.first.versions, section.confidence, criterion, name, *_parts(found.estimate),
-              found.p if found.p is None else _rounded(found.p)]
+            ([section.suite, pair.run.label, pair.reference.label, pair.run.model, pair.reference.model,
+              pair.run.data, pair.run.seed, pair.run.versions, section.confidence, criterion, name,
+              *_parts(found.estimate), found.p if found.p is None else _rounded(found.p)]
              for section in sections for pair in section.compared for criterion in CRITERIA
              for name, found in pair.differences[criterion].items()),
         ),

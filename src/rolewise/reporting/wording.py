@@ -113,6 +113,11 @@ def flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     return found
 
 
+def counted(count: int, noun: str) -> str:
+    """`1 run`, `2 runs`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
 def listed(names: list[str], most: int = 6) -> str:
     """`a, b and 3 more`."""
     if len(names) <= most:

@@ -13,7 +13,7 @@ from rolewise.reporting.figures import Drawing
 from rolewise.reporting.page import page
 from rolewise.reporting.sections import Section
 from rolewise.reporting.tables import csv_files, escape_markdown, markdown, tables
-from rolewise.reporting.wording import CRITERION_WORDS, shown
+from rolewise.reporting.wording import CRITERION_WORDS, counted, shown
 
 FIGURES = "figures"
 
@@ -39,12 +39,12 @@ def write_report(
     Raises:
         ImportError: when matplotlib or jinja2 is not installed; it names the extra.
         NotADirectoryError: when `directory` is a file.
+        FileExistsError: when it holds something other than an earlier report.
     """
     from tqdm import tqdm
 
     target = Path(directory)
-    if target.exists() and not target.is_dir():
-        raise NotADirectoryError(f"{target} is a file; name a directory")
+    check_target(directory)
     _need("matplotlib", "jinja2")
     drawn = {section.suite: drawings(section) for section in tqdm(sections, "drawing", leave=False, disable=None)}
     title, lead, footer = shown(title), _lead(sections), _footer()
@@ -66,10 +66,41 @@ def write_report(
     return [_put(target / name, body) for name, body in contents.items()]
 
 
+def check_target(directory: str | Path) -> None:
+    """Refuse a directory whose files a report would replace and that are not a report's.
+
+    A report is known by the index.html that says that it made it.
+
+    Raises:
+        ValueError: when no directory is named.
+        NotADirectoryError: when it is a file.
+        FileExistsError: when it has files, and no report among them.
+    """
+    if not str(directory).strip():
+        raise ValueError("no directory is named; give one with -o, such as -o report")
+    target = Path(directory)
+    if target.exists() and not target.is_dir():
+        raise NotADirectoryError(f"{directory} is a file; name a directory with -o")
+    index = target / "index.html"
+    mine = index.is_file() and MARK in index.read_text(encoding="utf-8", errors="replace")[:4096]
+    if target.is_dir() and not mine:
+        theirs = next((one.name for one in sorted(target.iterdir()) if one.name in _WRITTEN), None)
+        if theirs is not None:
+            raise FileExistsError(
+                f"{directory} has another {theirs}, not of a report of ours; nothing was written. Name another directory, "
+                "or a new one, with -o"
+            )
+
+
+MARK = '<meta name="generator" content="rolewise report">'
+"""In a report's index.html (page.html.j2): what may be replaced by the next report."""
+_WRITTEN = ("index.html", "report.md", "runs.csv", "attacks.csv", "figures.csv", "differences.csv", "data_length.csv")
+
+
 def _need(*modules: str) -> None:
     for name in modules:
         if find_spec(name) is None:
-            raise ImportError(f"a report needs {name}; install it with: pip install 'rolewise[eval]'")
+            raise ImportError(f"a report needs {name}; in your clone of Rolewise: pip install -e '.[eval]'")
 
 
 _OURS = re.compile(r"[\w-]+-(attacks|overall|radar|separation|length)\.(png|svg)")
@@ -88,7 +119,7 @@ def _lead(sections: Sequence[Section]) -> str:
     runs = sum(len(section.arms) for section in sections)
     criterion, confidence = sections[0].criterion, sections[0].confidence
     return (
-        f"{runs} run{'' if runs == 1 else 's'}. A payload counts as followed when {CRITERION_WORDS[criterion]} "
+        f"{counted(runs, 'run')}. A payload counts as followed when {CRITERION_WORDS[criterion]} "
         f"({criterion}). Intervals are at {100 * confidence:g} % confidence."
     )
 

@@ -138,6 +138,10 @@ UNCOMPARED = frozenset(
 )
 
 
+# What was done before a setting existed, where that is not its default.
+_BEFORE = {"padding_free": False}
+
+
 def load_recipe(path: str | Path, **overrides: Any) -> TrainConfig:
     """Read a YAML recipe.
 
@@ -167,10 +171,19 @@ def config_to_dict(config: TrainConfig) -> dict[str, Any]:
 
 
 def differing_keys(config: TrainConfig, stored: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    """The settings in which `config` would train other weights than `stored` (from `config_to_dict`) did."""
+    """The settings in which `config` would train other weights than `stored` (from `config_to_dict`) did.
+
+    A setting that `stored` lacks did not exist then; it is compared with what was done in its place.
+    """
     now = config_to_dict(config)
+    stored = config_to_dict(TrainConfig(model="-", output_dir="-", data="-")) | _BEFORE | stored
     keys = (now.keys() | stored.keys()) - UNCOMPARED
     return {key: (stored.get(key), now.get(key)) for key in sorted(keys) if stored.get(key) != now.get(key)}
+
+
+def as_begun(config: TrainConfig, stored: dict[str, Any]) -> TrainConfig:
+    """`config`, but doing as was done before a setting existed that `stored` is too old to have."""
+    return dataclasses.replace(config, **{key: was for key, was in _BEFORE.items() if key not in stored})
 
 
 def _plain(value: Any) -> Any:
@@ -187,6 +200,8 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         values = yaml.safe_load(path.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{path} is not valid YAML: {error}") from error
+    except RecursionError as error:
+        raise ValueError(f"{path} is nested too deeply for a recipe; it is a mapping of settings") from error
     if not isinstance(values, dict) or not isinstance(node, yaml.MappingNode):
         raise ValueError(f"{path} must be a YAML mapping such as 'model: smollm2-135m', not {type(values).__name__}")
     keys = [key.value for key, _ in node.value]
@@ -267,6 +282,10 @@ def _convert(value: Any, kind: Any, source: str, key: str) -> Any:
     raise ValueError(f"{source}: {key} must be {kind.__name__}, not {value!r}")
 
 
+_SEEDS = 2**32
+"""Transformers seeds numpy too, which takes no more."""
+
+
 def _check(config: TrainConfig) -> None:
     """Refuse values that no run can use, before anything is loaded."""
     positive = {"max_length": 2, "batch_size": 1, "gradient_accumulation": 1, "logging_steps": 1}
@@ -278,6 +297,12 @@ def _check(config: TrainConfig) -> None:
     for name in ("learning_rate", "table_lr_multiple", "weight_decay", "warmup", "max_grad_norm", "keep_checkpoints"):
         if not 0 <= getattr(config, name) < float("inf"):
             raise ValueError(f"{name}={getattr(config, name)} must not be negative, nor infinite")
+    for name in ("table_init_std", "table_init_ratio"):
+        value = getattr(config, name)
+        if value is not None and not 0 <= value < float("inf"):
+            raise ValueError(f"{name}={value} must not be negative, nor infinite or NaN")
+    if not 0 <= config.seed < _SEEDS:
+        raise ValueError(f"seed={config.seed} must be from 0 to {_SEEDS - 1}")
     if not config.epochs > 0:
         raise ValueError(f"epochs={config.epochs} must be above 0")
     for name in ("model", "output_dir", "data"):

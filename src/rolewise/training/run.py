@@ -17,7 +17,7 @@ from transformers import TrainerCallback, TrainingArguments, set_seed
 from rolewise.collation import RoleCollator
 from rolewise.modeling import SegmentedCausalLM, apply_template, load_model, load_tokenizer
 from rolewise.training import checkpoints
-from rolewise.training.config import TrainConfig, config_to_dict, differing_keys
+from rolewise.training.config import TrainConfig, as_begun, config_to_dict, differing_keys
 from rolewise.training.lora import require_peft
 from rolewise.training.packing import require_packing, separates_documents
 from rolewise.training.prepare import Prepared, prepare_data
@@ -106,6 +106,7 @@ def train(
     tell = say if main else _silent
     stored = _stored_run(output)
     if stored is not None:
+        config = as_begun(config, stored["config"])
         _require_same(config, stored, output)
     else:
         _require_unused(output)

@@ -6,11 +6,12 @@ and `Instances`) and Self-Instruct's seeds (`instances` in a row) are read.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
+
+from rolewise.data.strict_json import Flaw, json_rows
 
 _INPUT_NAMES = ("input", "context")
 _OUTPUT_NAMES = ("output", "response")
@@ -148,24 +149,8 @@ def _values(source: str, split: str) -> Iterator[tuple[str, Any]]:
         text = path.read_bytes().decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise ValueError(f"{source} is not UTF-8 text ({error.reason} at byte {error.start})") from error
-    try:
-        document = json.loads(text)
-    except (json.JSONDecodeError, RecursionError) as error:
-        lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
-        if len(lines) < 2 or not lines[0][1].lstrip().startswith("{") or lines[0][1].strip() == "{":
-            raise ValueError(f"{source}: not valid JSON ({error})") from error
-        for number, line in lines:
-            place = f"{source}:{number}"
-            try:
-                yield place, json.loads(line)
-            except (ValueError, RecursionError) as problem:
-                yield place, BadExample(problem=f"{place}: not valid JSON ({problem}): {_short(line)}")
-        return
-    if isinstance(document, list):
-        for index, value in enumerate(cast("list[Any]", document)):
-            yield f"{source}[{index}]", value
-    else:
-        yield f"{source}:1", document
+    for place, value in json_rows(source, text):
+        yield place, BadExample(problem=f"{place}: {value.problem}") if isinstance(value, Flaw) else value
 
 
 def _squeezed(text: str) -> str:

@@ -171,7 +171,7 @@ def _read(
             counts["read"] += 1
             if isinstance(example, BadExample):
                 if not skip_bad:
-                    raise ValueError(example.problem)
+                    raise ValueError(f"{example.problem} (skip_bad, --skip-bad, leaves such rows out)")
                 counts["bad"] += 1
                 problems.append(example.problem)
                 continue

@@ -1,0 +1,154 @@
+"""What a suite is run on: a file that the user has, or rows that we generate; and which attacks. Imports little."""
+
+from __future__ import annotations
+
+import difflib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from rolewise.attacks import IN_DOMAIN_ATTACKS, MAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS, attack_info
+from rolewise.samples import Payload, Sample
+
+ATTACK_SETS: dict[str, tuple[str, ...]] = {
+    "main": tuple(MAIN_ATTACKS),
+    "in_domain": tuple(IN_DOMAIN_ATTACKS),
+    "ood": tuple(OOD_ATTACKS),
+    "secalign": tuple(SECALIGN_ATTACKS),
+    "all": (*IN_DOMAIN_ATTACKS, *OOD_ATTACKS),
+    "everything": (*IN_DOMAIN_ATTACKS, *OOD_ATTACKS, *SECALIGN_ATTACKS),
+}
+"""Names for sets of attacks; `all` is what the paper's tables are made of."""
+
+GENERATED = "generated"
+"""The name of the rows that we generate, in place of a file's (a file of that name is `./generated`)."""
+GENERATED_ROWS = 100
+"""How many, when no limit is given."""
+
+DEFAULT_FILES = {
+    "structured_query": "alpacaeval805_davinci003.json",
+    "sep": "SEP_validation_892.json",
+}
+DATA_DIRECTORY = Path("..") / "shared" / "data" / "eval"
+"""Where the test files are looked for when none is named, relative to the working directory."""
+
+PUBLISHED = {
+    "structured_query": "AlpacaEval's rows with reference answers (JSON with instruction, input, output; published on "
+    "the model hub as hamishivi/alpaca-farm-davinci-003-2048-token, file davinci_003_outputs.json)",
+    "sep": "a SEP file (JSON with system_prompt_clean, prompt_instructed, system_prompt_instructed, prompt_clean, "
+    "witness; published in the GitHub repository egozverev/Should-It-Be-Executed-Or-Processed, "
+    "file datasets/SEP_dataset.json)",
+}
+"""What a suite's test file is, and where it is published."""
+
+
+def find_data(suite: str, data: str | None) -> str:
+    """The test file that was named, else the one where ours lie, else `generated`.
+
+    Raises:
+        FileNotFoundError: when the named file does not exist; the message says what it is and where to get it.
+    """
+    if data == GENERATED:
+        return data
+    path = Path(data).expanduser() if data else DATA_DIRECTORY / DEFAULT_FILES[suite]
+    if path.is_file():
+        return str(path)
+    if not data:
+        return GENERATED
+    raise FileNotFoundError(
+        f"no test file {str(path)!r} for {suite.replace('_', '-')}; name {PUBLISHED[suite]}, "
+        f"or --data {GENERATED} for rows that need no file"
+    )
+
+
+def data_bytes(suite: str, data: str) -> bytes:
+    """What tells one test set from another: a file's bytes, or the generated rows."""
+    if data != GENERATED:
+        return Path(data).expanduser().read_bytes()
+    rows = _sep_rows(GENERATED_ROWS) if suite == "sep" else [asdict(one) for one in _generated(GENERATED_ROWS)]
+    return json.dumps(rows, default=str).encode()
+
+
+def load_test_samples(data: str, payload: Payload, limit: int | None = None) -> list[Sample]:
+    """The samples of an AlpacaEval-shaped file that have an input, or generated ones, with `payload`.
+
+    Raises:
+        ValueError: when `limit` < 1, or a row of the file cannot be used.
+    """
+    from rolewise.data.structured_query import load_samples
+
+    _check(limit)
+    if data == GENERATED:
+        return [replace(sample, payload=payload) for sample in _generated(limit or GENERATED_ROWS)]
+    return load_samples(Path(data).expanduser(), payload=payload)[:limit]
+
+
+def load_sep_rows(data: str, limit: int | None = None) -> list[dict[str, Any]]:
+    """The rows of a SEP file, or generated ones.
+
+    Raises:
+        ValueError: when `limit` < 1, or a row of the file cannot be used.
+    """
+    from rolewise.evaluation.sep import load_sep
+
+    _check(limit)
+    return _sep_rows(limit or GENERATED_ROWS) if data == GENERATED else load_sep(Path(data).expanduser())[:limit]
+
+
+def _check(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise ValueError(f"limit={limit} must be at least 1")
+
+
+def _generated(count: int) -> list[Sample]:
+    """Rows of our own tasks, from the vocabulary that no training row of ours has; fewer are the first of more."""
+    from rolewise.data.generate import generate_sample, task_of
+
+    return [
+        generate_sample(Random(f"rolewise-eval:{number}"), "test", id=f"generated-{number}",
+                        task=task_of("rolewise-eval", number))
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def _sep_rows(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "system_prompt_clean": sample.instruction,
+            "prompt_instructed": f"{sample.data} {sample.payload.text}",
+            "system_prompt_instructed": f"{sample.instruction} {sample.payload.text}",
+            "prompt_clean": sample.data,
+            "witness": sample.payload.witness,
+            "info": {"task": sample.task},
+        }
+        for sample in _generated(count)
+        if sample.payload is not None
+    ]
+
+
+def chosen_attacks(attacks: str | Sequence[str], domain: str | None = None) -> list[str]:
+    """Names of attacks from names of attacks and of sets, without repetitions, perhaps of one domain only.
+
+    Raises:
+        ValueError: for an unknown name (the nearest is named), or when nothing is left.
+    """
+    given = [part.strip() for part in attacks.split(",")] if isinstance(attacks, str) else list(attacks)
+    names: list[str] = []
+    for name in given:
+        if name in ATTACK_SETS:
+            names += ATTACK_SETS[name]
+            continue
+        try:
+            attack_info(name)
+        except ValueError as error:
+            near = difflib.get_close_matches(name, ATTACK_SETS, n=1)
+            hint = f" (did you mean the set {near[0]!r}?)" if near else ""
+            raise ValueError(f"{error}{hint}; sets are {', '.join(ATTACK_SETS)}") from None
+        names.append(name)
+    names = [name for name in dict.fromkeys(names) if domain is None or attack_info(name).domain == domain]
+    if not names:
+        raise ValueError(f"no attack is left: attacks={attacks!r} has none of domain={domain!r}")
+    return names
