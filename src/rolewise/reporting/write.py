@@ -87,8 +87,8 @@ def check_target(directory: str | Path) -> None:
         theirs = next((one.name for one in sorted(target.iterdir()) if one.name in _WRITTEN), None)
         if theirs is not None:
             raise FileExistsError(
-                f"{directory} has another {theirs}, not of a report of ours; nothing was written. Name another directory, "
-                "or a new one, with -o"
+                f"{directory} has another {theirs}, not of a report of ours; nothing was written. Name another "
+                "directory, or a new one, with -o"
             )
 
 
