@@ -41,10 +41,8 @@ from rolewise.lab.vocabulary import (
     content_ids,
 )
 from rolewise.roles import Role
+from tests.lab_runs import TINY
 
-TINY = LabConfig(
-    base_steps=2, steps=3, batch_size=6, hidden=16, layers=1, heads=2, test_samples=8, init_std=0.01
-)  # fmt: skip
 VERB_OF = {verb: kind for kind, verbs in VERBS.items() for verb in verbs}
 
 

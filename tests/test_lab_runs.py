@@ -11,25 +11,20 @@ import pytest
 import torch
 
 from rolewise.lab.config import ARMS, AXES, LabConfig, configs_of
-from rolewise.lab.evaluation import Count, count_outputs, evaluate, evaluation_conditions
-from rolewise.lab.results import LabResult, ResultFile
+from rolewise.lab.evaluation import Count, count_outputs, evaluate
+from rolewise.lab.results import ResultFile
 from rolewise.lab.rows import (
     ATTACKS,
     Condition,
     evaluation_row,
 )
-from rolewise.lab.tasks import PAYLOAD_KINDS
 from rolewise.lab.training import base_model, new_model, train_roles, with_roles
 from rolewise.lab.vocabulary import (
     END,
     ID,
     content_ids,
 )
-
-TINY = LabConfig(
-    base_steps=2, steps=3, batch_size=6, hidden=16, layers=1, heads=2, test_samples=8, init_std=0.01
-)  # fmt: skip
-
+from tests.lab_runs import TINY, result_of
 
 # --- training and counting ---------------------------------------------------------------------------------------
 
@@ -147,17 +142,6 @@ def test_axes() -> None:
 
 
 # --- results -----------------------------------------------------------------------------------------------------
-
-
-def result_of(config: LabConfig, followed: int = 1, ceiling: int = 7) -> LabResult:
-    counts = [
-        Count(
-            condition=condition, n=8, correct=6, followed=ceiling if condition.name == "ceiling" else followed,
-            kinds=dict.fromkeys(PAYLOAD_KINDS, (2, 1)),
-        )
-        for condition in evaluation_conditions()
-    ]  # fmt: skip
-    return LabResult(config=config, counts=tuple(counts), loss=0.1, table_ratio=0.5, start_ratio=0.2)
 
 
 def test_separation_is_ceiling_minus_the_mean_of_the_attacks() -> None:

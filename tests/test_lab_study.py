@@ -18,8 +18,7 @@ from rolewise.cli import main
 from rolewise.commands.lab import LabOptions, configs_for
 from rolewise.lab import ARMS, LabConfig, LabResult, ResultFile
 from rolewise.lab.report import label_of, setting_of
-
-from .test_lab import TINY, result_of
+from tests.lab_runs import TINY, result_of
 
 QUICK = ["--base-steps", "2", "--steps", "2", "--samples", "4"]
 
