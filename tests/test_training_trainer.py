@@ -54,7 +54,13 @@ class Gradients(TrainerCallback):
 
 
 def trained(
-    model: torch.nn.Module, rows: list[dict[str, list[int]]], directory: Path, *, packed: bool = False, **options: Any
+    model: torch.nn.Module,
+    rows: list[dict[str, list[int]]],
+    directory: Path,
+    *,
+    packed: bool = False,
+    table_lr_multiple: float = 50.0,
+    **options: Any,
 ) -> tuple[RoleTrainer, Gradients]:
     gradients = Gradients()
     dataset = role_dataset(rows)
@@ -66,6 +72,7 @@ def trained(
         train_dataset=dataset,
         data_collator=RoleCollator(pad_token_id=0, packed=packed),
         callbacks=[gradients],
+        table_lr_multiple=table_lr_multiple,
     )
     trainer.train()
     return trainer, gradients

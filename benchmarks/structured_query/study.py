@@ -4,9 +4,9 @@ python -m benchmarks.structured_query.study --list
 python -m benchmarks.structured_query.study --hours 2                      # what is missing, in order
 python -m benchmarks.structured_query.study --only twins/delimiter-ise/0
 
-A run takes about two hours on two quiet cores, and resumes where a kill left it: training from its last checkpoint,
-evaluation from its last answers. `results/` gets one file a run, without any text of the corpora.
-`python -m benchmarks.structured_query.tables` makes the tables and figures from these files.
+A run is meant to take about two hours on two quiet cores. It resumes where a kill left it: training from its last
+checkpoint, evaluation from its last answers. `results/` gets one file a run, without any text of the corpora.
+`--model`, `--rows` and `--samples` make a small trial of it, which belongs into another `--results`.
 """
 
 from __future__ import annotations
@@ -59,9 +59,8 @@ class Setting:
     def name(self) -> str:
         return f"{self.variant}/{self.arm}/{self.seed}"
 
-    @property
-    def result(self) -> Path:
-        return RESULTS / f"{self.variant}-{self.arm}-{self.seed}.json"
+    def result(self, directory: Path) -> Path:
+        return directory / f"{self.variant}-{self.arm}-{self.seed}.json"
 
 
 def _settings(variant: Variant, arms: tuple[str, ...], seeds: tuple[int, ...]) -> list[Setting]:
@@ -78,7 +77,7 @@ STUDY = [
 """In order of worth: the first two are what the study is about."""
 
 
-def training_rows(setting: Setting, path: Path) -> dict[str, int]:
+def training_rows(setting: Setting, path: Path, count: int) -> dict[str, int]:
     """Write the rows of a run; the same for every arm."""
     folder = CORPORA / "sft"
     sources = [str(file) for name in SOURCES for file in (sorted((folder / name).glob("*.json")) or [folder / name])]
@@ -92,29 +91,31 @@ def training_rows(setting: Setting, path: Path) -> dict[str, int]:
         skip_bad=True,  # six rows of the corpora have no output
         max_chars=1500,
         max_per_source=1500,
-        max_rows=ROWS,
+        max_rows=count,
     )
     write_jsonl(dataset.rows, path)
     return dict(dataset.counts)
 
 
-def run(setting: Setting, work: Path) -> None:
+def run(setting: Setting, options: argparse.Namespace) -> None:
     """Train, evaluate and write the result of one run, or what is left of it."""
     began = time.monotonic()
-    folder = work / setting.name
+    folder = options.work / setting.name
     rows, model, logs = folder / "rows.jsonl", folder / "model", folder / "logs"
-    counts = training_rows(setting, rows)
+    counts = training_rows(setting, rows, options.rows)
     config = load_recipe(
         RECIPES / f"{setting.arm}.yaml",
+        model=options.model,
         data=str(rows),
         output_dir=str(model),
         seed=setting.seed,
         epochs=EPOCHS[setting.variant],
     )
     trained = train(config, progress=setting.name)
-    evaluate(model, logs / "all", "--attacks", "all")
+    limit = ["--limit", str(options.samples)] if options.samples else []
+    evaluate(model, logs / "all", "--attacks", "all", *limit)
     for probe in PROBES if config.ise else ():
-        evaluate(model, logs / probe, "--attacks", "main", "--probe", probe)
+        evaluate(model, logs / probe, "--attacks", "main", "--probe", probe, *limit)
     result = {
         "variant": setting.variant,
         "arm": setting.arm,
@@ -126,10 +127,11 @@ def run(setting: Setting, work: Path) -> None:
         "versions": {name: version(name) for name in ("rolewise", "torch", "transformers", "inspect-ai")},
         "runs": {folder.name: compact(one) for folder in sorted(logs.iterdir()) for one in read_runs([folder])},
     }
-    RESULTS.mkdir(exist_ok=True)
-    unfinished = setting.result.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
-    unfinished.replace(setting.result)
+    target = setting.result(options.results)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    unfinished = target.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(result) + "\n", encoding="utf-8")
+    unfinished.replace(target)
     shutil.rmtree(model)  # the results stay; a checkpoint is half a gigabyte
 
 
@@ -176,6 +178,10 @@ def main() -> None:
     parser.add_argument("--only", action="append", metavar="RUN", help="just this run (may be repeated)")
     parser.add_argument("--hours", type=float, default=float("inf"), help="start no further run after so long")
     parser.add_argument("--work", type=Path, default=Path("runs/structured-query"), help="rows, models and logs")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the figures go")
+    parser.add_argument("--model", default="smollm2-135m", help="another model, for a trial")
+    parser.add_argument("--rows", type=int, default=ROWS, help="training rows, before twins")
+    parser.add_argument("--samples", type=int, help="test samples; all by default")
     options = parser.parse_args()
     names = [setting.name for setting in STUDY]
     if unknown := sorted(set(options.only or ()) - set(names)):
@@ -184,14 +190,14 @@ def main() -> None:
         parser.error(f"the study reads {CORPORA}, which is not there")
     began = time.monotonic()
     for setting in STUDY:
-        done = setting.result.exists()
+        done = setting.result(options.results).exists()
         if options.list:
             print(f"{'done   ' if done else 'missing'} {setting.name}")
         elif not done and (not options.only or setting.name in options.only):
             if time.monotonic() - began > options.hours * 3600:
                 break
             print(f"=== {setting.name}", flush=True)
-            run(setting, options.work)
+            run(setting, options)
 
 
 if __name__ == "__main__":

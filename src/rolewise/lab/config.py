@@ -47,7 +47,7 @@ class LabConfig:
     """Rows of a step."""
     learning_rate: float = 1e-3
     """Of the model, at its peak."""
-    lr_multiple: float = 50.0
+    lr_multiple: float = 10.0
     """The segment table's learning rate over the model's."""
     init_std: float | None = 0.01
     """The table's standard deviation at the start; or None, when `init_ratio` says it."""

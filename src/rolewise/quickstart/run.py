@@ -17,8 +17,8 @@ PLAN_FILE = "plan.json"
 
 # Chosen by measurement on SmolLM2-135M (docs/log.md).
 LEARNING_RATE = 2e-4
-TABLE_LR_MULTIPLE = 50.0
-TABLE_INIT_RATIO = 0.25
+TABLE_LR_MULTIPLE = 10.0
+TABLE_INIT_RATIO = 0.1
 BATCH_SIZE = 8
 
 

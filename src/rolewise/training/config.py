@@ -78,7 +78,7 @@ class TrainConfig:
 
     learning_rate: float = 2e-5
     """Peak learning rate of the weights."""
-    table_lr_multiple: float = 50.0
+    table_lr_multiple: float = 10.0
     """The table's learning rate, as a multiple of `learning_rate`: at 1 its rows hardly move from where they start."""
     weight_decay: float = 0.0
     """AdamW's weight decay; never applied to the table."""

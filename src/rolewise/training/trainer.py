@@ -20,7 +20,7 @@ from rolewise.modeling.loss import require_next_token_loss
 from rolewise.training.checkpoints import mark_complete, rotate, whole_or_absent
 from rolewise.training.finite import all_finite, require_finite_step
 
-DEFAULT_TABLE_LR_MULTIPLE = 50.0
+DEFAULT_TABLE_LR_MULTIPLE = 10.0
 
 
 class RoleTrainer(Trainer):
