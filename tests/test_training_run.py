@@ -72,7 +72,7 @@ def test_a_run_says_what_it_does_and_saves_a_model(base: Path, tmp_path: Path) -
     result, said = quietly(settings)
     assert "12 rows" in said
     assert "% of them carry loss" in said
-    assert "of the token embeddings'; learning rate 0.05 (50 x 0.001)" in said
+    assert "of the token embeddings'; learning rate 0.01 (10 x 0.001)" in said
     assert (result.steps, result.rows, result.bad_rows) == (12, 12, 0)
     assert 0 < result.labelled_tokens < result.tokens
     assert result.eval_loss is not None

@@ -169,7 +169,10 @@ def compact(run: Run) -> dict[str, Any]:
             if (value := getattr(outcome, name)) is not None:
                 found.setdefault(name, [None] * len(ids))[at] = round(value, 4)
         lengths[at] = outcome.meta["data_chars"]
-    return {"settings": run.settings, "ids": ids, "data_chars": lengths, "conditions": conditions}
+    # The path is of the machine that it ran on; the file's name says enough.
+    task = {**run.settings["task"], "data": Path(run.settings["task"]["data"]).name}
+    settings = {**run.settings, "task": task}
+    return {"settings": settings, "ids": ids, "data_chars": lengths, "conditions": conditions}
 
 
 def main() -> None:
