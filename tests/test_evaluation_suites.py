@@ -272,6 +272,22 @@ def test_a_failed_evaluation_says_why_and_goes_on(place: Path, tmp_path: Path, m
     assert 18 < len(asked) < 36
 
 
+def test_a_refusal_within_an_evaluation_is_the_users_error(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rolewise.evaluation import running
+
+    def reply(*_: Any) -> ModelOutput:
+        raise ValueError("the prompt has 600 tokens, and the model has 512 positions; shorten it")
+
+    monkeypatch.setattr(running, "_mock_answer", reply)
+    task = {"data": str(place / "alpaca.json"), "attacks": "main"}
+    plan = Plan(model="mockllm/model", suite="structured_query", task_args=task)
+    with pytest.raises(ValueError, match=r"600 tokens.*shorten it") as refused:
+        run_plan(plan, tmp_path, description="refused")
+    assert "goes on" not in str(refused.value)
+
+
 def test_names_of_models(place: Path) -> None:
     assert model_name("smollm2-135m") == "rolewise/smollm2-135m"
     assert model_name(str(place / "model")) == f"rolewise/{place / 'model'}"

@@ -115,9 +115,11 @@ def run_plan(plan: Plan, log_dir: Path, *, description: str) -> Run:
         raise KeyboardInterrupt
     if log.status != "success":
         said = log.error.message if log.error else "no reason given"
-        raise RuntimeError(
-            f"{plan.model} on {plan.suite} failed: {said} (answers so far are kept; the same command goes on, and "
-            f"the log is {log.location})"
+        # A refusal (of a prompt too long for the model, say) is for the user to mend; anything else may pass.
+        refused = said.startswith("ValueError(")
+        again = "" if refused else "; the same command goes on"
+        raise (ValueError if refused else RuntimeError)(
+            f"{plan.model} on {plan.suite} failed: {said} (answers so far are kept{again}; the log is {log.location})"
         )
     return run_of(log)
 
