@@ -157,6 +157,19 @@ def test_separation_is_ceiling_minus_the_mean_of_the_attacks() -> None:
         result.success("naive", 3)
 
 
+def test_an_arm_without_a_table_is_found_whatever_the_tables_settings(tmp_path: Path) -> None:
+    file = ResultFile(tmp_path / "results.jsonl")
+    plain, with_table = replace(TINY, arm="delimiter"), replace(TINY, arm="delimiter+ISE")
+    for config in (plain, with_table):
+        file.add(result_of(config))
+    for changes in ({"lr_multiple": 50.0}, {"init_std": None, "init_ratio": 0.25}):
+        assert file.missing([replace(plain, **changes)]) == []
+        assert file.find(replace(plain, **changes)) is not None
+        assert file.missing([replace(with_table, **changes)]) == [replace(with_table, **changes)]
+        assert file.find(replace(with_table, **changes)) is None
+    assert file.missing([replace(plain, steps=plain.steps + 1)])
+
+
 def test_a_cut_line_is_dropped_and_written_over(tmp_path: Path) -> None:
     path = tmp_path / "lab" / "results.jsonl"
     file = ResultFile(path)

@@ -126,8 +126,8 @@ def _start(changes: dict[str, Any]) -> str:
 
 def values_at(point: Point, arm: Any, results: Sequence[LabResult]) -> dict[int, float]:
     """The figure of each seed that has a run of this arm at this point."""
-    wanted = replace(LabConfig(arm=arm), **point.changes)
-    return {one.config.seed: point.figure(one) for one in results if replace(one.config, seed=0) == wanted}
+    wanted = replace(LabConfig(arm=arm), **point.changes).key
+    return {one.config.seed: point.figure(one) for one in results if replace(one.config, seed=0).key == wanted}
 
 
 def curve(axis: Axis, arm: str, results: Sequence[LabResult]) -> list[Estimate | None]:

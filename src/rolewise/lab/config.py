@@ -55,7 +55,7 @@ class LabConfig:
     """The same, relative to the RMS of the token embeddings."""
     payload_kinds: tuple[str, ...] = PAYLOAD_KINDS
     """Kinds of instructions that are injected in training; all kinds are asked by users, and all are tested."""
-    base_steps: int = 1600
+    base_steps: int = 3000
     """Steps of pre-training without roles, which the arms of a seed share."""
     base_learning_rate: float = 2e-3
     """Of pre-training, at its peak."""
@@ -108,6 +108,14 @@ class LabConfig:
     def reserved_delimiters(self) -> bool:
         """Whether the headers are reserved tokens."""
         return self.arm.startswith("delimiter")
+
+    @property
+    def key(self) -> LabConfig:
+        """The same run, with the table's settings at their defaults where the arm has no table to use them."""
+        if self.ise:
+            return self
+        unused = ("lr_multiple", "init_std", "init_ratio")
+        return replace(self, **{field.name: field.default for field in fields(self) if field.name in unused})
 
     def to_dict(self) -> dict[str, Any]:
         """A JSON-ready form."""

@@ -163,12 +163,12 @@ class ResultFile:
 
     def missing(self, configs: Iterable[LabConfig]) -> list[LabConfig]:
         """Those configurations that no line has, each once."""
-        done = {result.config for result in self.results}
-        return [config for config in dict.fromkeys(configs) if config not in done]
+        done = {result.config.key for result in self.results}
+        return [config for config in dict.fromkeys(config.key for config in configs) if config not in done]
 
     def find(self, config: LabConfig) -> LabResult | None:
         """The result of a configuration, if it is finished."""
-        return next((result for result in self.results if result.config == config), None)
+        return next((result for result in self.results if result.config.key == config.key), None)
 
     def add(self, result: LabResult) -> None:
         """Append a result, and make sure that it is on the disk."""

@@ -1,7 +1,9 @@
 """Instructions of the lab's language, each with the answer that is right.
 
 `find` and `which` ask something about the data; the others carry all they need, so that they can be a payload
-anywhere. The combinations of a verb and its argument fall into two splits: a quarter of them is only ever tested.
+anywhere. Their combinations of a verb and an argument fall into two splits: a quarter of them is only ever tested. The
+tasks of the user have no such splits, since the data around them is always new: what a test of `find` should tell is
+whether it was asked by somebody who may, not whether the pair of words was seen.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ class Instruction:
 
 
 def split_of(verb: str, word: str) -> Split:
-    """The split of a verb with an argument; every class of words has both, for every kind of instruction."""
+    """The split of a payload's verb with its argument; every class of words has both, for every kind of payload."""
     (verbs,) = [verbs for verbs in VERBS.values() if verb in verbs]
     place = verbs.index(verb) + CLASSES[CLASS_OF[word]].index(word)
     return "test" if place % _HELD_OUT == 0 else "train"
@@ -49,7 +51,8 @@ def split_of(verb: str, word: str) -> Split:
 def _combinations(kind: str, split: Split, name: str) -> tuple[tuple[str, str], ...]:
     """Verb and argument, of one class of words."""
     words = [word for word in CLASSES[name] if kind != "code" or word in CODES]
-    return tuple((verb, word) for verb in VERBS[kind] for word in words if split_of(verb, word) == split)
+    pairs = tuple((verb, word) for verb in VERBS[kind] for word in words)
+    return pairs if kind in TASK_KINDS else tuple(pair for pair in pairs if split_of(*pair) == split)
 
 
 def draw_instruction(rng: Random, kind: str, split: Split, taken: Iterable[str] = ()) -> Instruction:

@@ -30,7 +30,7 @@ Progress = Callable[[int, float], None]
 
 _WARMUP = 0.05
 _SHORTEST, _WHOLE_BATCH, _GROWTH = 8, 48, 0.55
-_FORMAT = 1
+_FORMAT = 2
 """Raise it when a change makes older pre-trained models wrong."""
 
 
