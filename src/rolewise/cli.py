@@ -22,9 +22,10 @@ COMMANDS = {
     "eval": "attack models and compare them in one table: Structured Query, SEP; a killed run goes on",
     "report": "make tables, figures and an HTML page from evaluation logs",
     "chat": "talk to a model in the terminal, and hand it files as data",
+    "inspect-attention": "where answers attend, and how well each layer tells user from data",
     "lab": "a small model of our own, trained from nothing in minutes: the four arms side by side",
 }
-"""Each subcommand is a module of `rolewise.commands` with `main(arguments) -> int`; only the chosen one is imported."""
+"""Each is a module of `rolewise.commands` (`-` is `_`) with `main(arguments) -> int`; only the chosen is imported."""
 
 USAGE = "usage: rolewise [--version] [--debug] COMMAND ..."
 _USER_ERRORS = (ValueError, TypeError, OSError, ImportError, NotImplementedError, MemoryError)
@@ -87,11 +88,11 @@ def _dispatch(given: list[str]) -> int:
         kind = "option" if name.startswith("-") else "command"
         raise ValueError(f"unknown {kind} {name!r}; {hint} (rolewise --help lists them)")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
-    return int(importlib.import_module(f"rolewise.commands.{name}").main(given[1:]))
+    return int(importlib.import_module(f"rolewise.commands.{name.replace('-', '_')}").main(given[1:]))
 
 
 def _help() -> str:
-    lines = [f"  {name:<11} {summary}" for name, summary in COMMANDS.items()]
+    lines = [f"  {name:<17} {summary}" for name, summary in COMMANDS.items()]
     return "\n".join(
         [
             USAGE,
