@@ -23,9 +23,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from rolewise.data import write_jsonl
-from rolewise.data.structured_query import build
+from rolewise.data.structured_query import build, load_samples
 from rolewise.evaluation.logs import read_runs
 from rolewise.evaluation.outcomes import Run
+from rolewise.inspection import inspect_model
+from rolewise.modeling import load
 from rolewise.training import TrainConfig, load_recipe, train
 
 HERE = Path(__file__).parent
@@ -37,8 +39,12 @@ Variant = Literal["clean", "adversarial", "twins"]
 
 SOURCES = ("alpaca_random_9k.json", "alpaca_5000.json", "dolly_3k.json", "superni")
 TEST = CORPORA / "eval/alpacaeval805_davinci003.json"
-ROWS = 3000
+SEP_TEST = CORPORA / "eval/SEP_validation_892.json"
+ROWS = 2000
 """Rows with an input, of each variant; twins add one for each attacked row."""
+SEP_SAMPLES, SEP_TOKENS = 100, 64
+INSPECTED = 40
+"""Test samples whose attention is read."""
 
 # Every variant makes the same number of steps: the rows of `twins` are half as many again, so the others see theirs
 # one and a half times.
@@ -116,6 +122,9 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
     evaluate(model, logs / "all", "--attacks", "all", *limit)
     for probe in PROBES if config.ise else ():
         evaluate(model, logs / probe, "--attacks", "main", "--probe", probe, *limit)
+    few = options.samples or SEP_SAMPLES
+    evaluate(model, logs / "sep", "--suite", "sep", "--limit", str(few), "--max-new-tokens", str(SEP_TOKENS))
+    inside = inspect(model, setting, options.samples or INSPECTED)
     result = {
         "variant": setting.variant,
         "arm": setting.arm,
@@ -125,7 +134,8 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
         "training": {"steps": trained.steps, "loss": trained.train_loss, "table_ratio": trained.table_ratio},
         "seconds": time.monotonic() - began,
         "versions": {name: version(name) for name in ("rolewise", "torch", "transformers", "inspect-ai")},
-        "runs": {folder.name: compact(one) for folder in sorted(logs.iterdir()) for one in read_runs([folder])},
+        "runs": {folder.name: compact(only_run(folder)) for folder in sorted(logs.iterdir())},
+        "inspection": inside,
     }
     target = setting.result(options.results)
     target.parent.mkdir(parents=True, exist_ok=True)
@@ -135,9 +145,18 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
     shutil.rmtree(model)  # the results stay; a checkpoint is half a gigabyte
 
 
+def inspect(model: Path, setting: Setting, samples: int) -> dict[str, Any]:
+    """Where answers attend, and what each layer knows of roles; numbers only."""
+    loaded, tokenizer = load(model)
+    chosen = load_samples(TEST)[:samples]
+    found = inspect_model(loaded, tokenizer, chosen, label=setting.arm, attacks=("naive",), seed=setting.seed)
+    return found.only("share", "lift_without_first", "accuracy", "offset").to_dict()
+
+
 def evaluate(model: Path, logs: Path, *options: str) -> None:
     """`rolewise eval` in a process of its own, so that training's memory is free again."""
-    command = [sys.executable, "-m", "rolewise", "eval", str(model), "--data", str(TEST), "--log-dir", str(logs)]
+    data = SEP_TEST if "sep" in options else TEST
+    command = [sys.executable, "-m", "rolewise", "eval", str(model), "--data", str(data), "--log-dir", str(logs)]
     subprocess.run([*command, *options], check=True)
 
 
@@ -148,6 +167,13 @@ def shown(config: TrainConfig) -> dict[str, Any]:
         "warmup", "schedule", "epochs", "batch_size", "max_length", "group_by_length", "seed",
     )  # fmt: skip
     return {name: getattr(config, name) for name in names}
+
+
+def only_run(folder: Path) -> Run:
+    """The run that a folder of logs holds."""
+    runs = read_runs([folder])
+    assert len(runs) == 1, f"{folder} holds {len(runs)} runs; delete it, and evaluate again"
+    return runs[0]
 
 
 def compact(run: Run) -> dict[str, Any]:
@@ -168,7 +194,7 @@ def compact(run: Run) -> dict[str, Any]:
         for name in ("rouge_l", "reference_logprob"):
             if (value := getattr(outcome, name)) is not None:
                 found.setdefault(name, [None] * len(ids))[at] = round(value, 4)
-        lengths[at] = outcome.meta["data_chars"]
+        lengths[at] = outcome.meta.get("data_chars", 0)  # SEP's rows do not tell
     # The path is of the machine that it ran on; the file's name says enough.
     task = {**run.settings["task"], "data": Path(run.settings["task"]["data"]).name}
     settings = {**run.settings, "task": task}
