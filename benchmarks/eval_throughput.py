@@ -1,7 +1,7 @@
 """Rows per minute of our evaluation, against generation one row at a time without a cache.
 
-python -m benchmarks.eval_throughput                       # SmolLM2: 4 samples x 23 conditions, 6 rows one by one
-python -m benchmarks.eval_throughput --samples 208 --slow 12   # the whole test set (about half an hour on 2 cores)
+python -m benchmarks.eval_throughput                # SmolLM2: 22 samples x 23 conditions, 10 rows one by one
+python -m benchmarks.eval_throughput --samples 208  # the whole test set (about half an hour on 2 cores)
 
 The rows are those of Structured Query: every sample clean, under 21 attacks, and with the payload in the user turn.
 The slow way is how published evaluations do it (batch 1, everything computed again for each token); it is timed on a
@@ -112,8 +112,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--model", default="smollm2-135m")
     parser.add_argument("--data", type=Path, default=TEST_SET)
-    parser.add_argument("--samples", type=int, default=4)
-    parser.add_argument("--slow", type=int, default=6, help="rows that are answered one by one")
+    parser.add_argument("--samples", type=int, default=22)
+    parser.add_argument("--slow", type=int, default=10, help="rows that are answered one by one")
     parser.add_argument("--batch-size", type=int, default=32)
     parser.add_argument("--new-tokens", type=int, default=32)
     parser.add_argument("--write", action="store_true", help=f"write {RESULTS.name}")

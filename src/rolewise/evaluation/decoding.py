@@ -11,6 +11,15 @@ import torch
 from rolewise.evaluation.judging import settled
 from rolewise.generation import decode_answer
 
+
+class PromptTooLongError(ValueError):
+    """What is to be read does not fit into the model's positions."""
+
+    def __init__(self, tokens: int, positions: int, what: str = "the prompt") -> None:
+        super().__init__(f"{what} has {tokens} tokens, and the model has {positions} positions; shorten it")
+        self.tokens, self.positions = tokens, positions
+
+
 Ending = Literal["stop", "settled", "max_tokens", "model_length"]
 """The model ended its turn or wrote a stop string; the outcome was settled; the tokens, or the positions, ran out."""
 

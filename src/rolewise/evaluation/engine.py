@@ -10,15 +10,26 @@ rounding, where two tokens are equally likely).
 from __future__ import annotations
 
 import inspect
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import torch
 
-from rolewise.evaluation.decoding import Answer, Growing, Request
-from rolewise.evaluation.kv import Prefix, cut_rows, empty_cache, join_rows, keep_rows, supports_sharing
+from rolewise.evaluation.decoding import Answer, Growing, PromptTooLongError, Request
+from rolewise.evaluation.kv import (
+    Prefix,
+    cut_rows,
+    empty_cache,
+    join_rows,
+    keep_rows,
+    kept_in_place,
+    supports_sharing,
+)
 from rolewise.evaluation.prefixes import Cluster, clusters, passes
+from rolewise.evaluation.side_by_side import side_by_side
 from rolewise.generation import stop_token_ids
 from rolewise.modeling import SegmentedCausalLM
 from rolewise.modeling.loss import head_only_at
@@ -34,6 +45,8 @@ class Engine:
         batch_size: rows that are computed together.
         share_prefixes: whether to compute common prefixes once.
         wrote: is told after each step how many tokens were written, of whatever answers.
+        workers: batches that are computed side by side; by default one for each of PyTorch's threads on a CPU, and
+            one at a time elsewhere.
     """
 
     def __init__(
@@ -44,14 +57,18 @@ class Engine:
         batch_size: int = 32,
         share_prefixes: bool = True,
         wrote: Callable[[int], None] | None = None,
+        workers: int | None = None,
     ) -> None:
-        if batch_size < 1:
-            raise ValueError(f"batch_size={batch_size} must be at least 1")
+        for name, value in (("batch_size", batch_size), ("workers", 1 if workers is None else workers)):
+            if value < 1:
+                raise ValueError(f"{name}={value} must be at least 1")
         self.model, self.tokenizer = model, tokenizer
         # A model that keeps more than keys and values of its past runs a row at a time, with a cache of its own kind.
         self._keys_only = supports_sharing(model)
         self.batch_size = batch_size if self._keys_only else 1
         self._wrote = wrote
+        self._workers = workers or (torch.get_num_threads() if model.device.type == "cpu" else 1)
+        self._counting = threading.Lock()
         self._share = share_prefixes and self._keys_only
         self._stops = stop_token_ids(model, tokenizer)
         self._output = model.role_scheme.row(Role.OUTPUT)
@@ -68,24 +85,26 @@ class Engine:
         """Answer all requests; yields (index, answer) as rows end.
 
         Raises:
-            ValueError: when a prompt does not fit into the model's positions; before anything is computed.
+            PromptTooLongError: when a prompt does not fit into the model's positions; before anything is computed.
         """
         growing = [Growing(request, self.tokenizer, self._stops, self.room_for(request)) for request in requests]
         return self._run(growing)
+
+    @property
+    def positions(self) -> int | None:
+        """How many tokens the model can read and write in all; None when there is no limit."""
+        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or None
 
     def room_for(self, request: Request) -> int | None:
         """How many tokens the model's positions leave for an answer; None when there is no limit.
 
         Raises:
-            ValueError: when the prompt fills them all.
+            PromptTooLongError: when the prompt fills them all.
         """
-        limit = getattr(self.model.config.get_text_config(), "max_position_embeddings", None)
-        if not limit:
+        if (positions := self.positions) is None:
             return None
-        if (room := limit - len(request.input_ids)) < 1:
-            raise ValueError(
-                f"the prompt has {len(request.input_ids)} tokens, and the model has {limit} positions; shorten it"
-            )
+        if (room := positions - len(request.input_ids)) < 1:
+            raise PromptTooLongError(len(request.input_ids), positions)
         return room
 
     def _run(self, growing: list[Growing]) -> Iterator[tuple[int, Answer]]:
@@ -99,18 +118,19 @@ class Engine:
                 rest[row] -= cluster.length
         order = sorted(home, key=lambda row: (-rest[row], home[row]))
         batches = [order[at : at + self.batch_size] for at in range(0, len(order), self.batch_size)]
-        with torch.inference_mode():
-            prefixes = self._prefixes(requests, plan)
+        prefixes = self._prefixes(requests, plan)
         pending = Counter(home.values())
-        for batch in batches:
+
+        def answered(batch: Sequence[int]) -> Iterator[tuple[int, Answer]]:
             states = [growing[row] for row in batch]
-            shared = [prefixes.get(home[row]) for row in batch]
-            for place in self._batch(states, shared):
+            for place in self._batch(states, [prefixes.get(home[row]) for row in batch]):
                 yield batch[place], states[place].answer()
-            for row in batch:
-                pending[home[row]] -= 1
-                if not pending[home[row]]:
-                    prefixes.pop(home[row], None)
+
+        for row, answer in side_by_side([partial(answered, batch) for batch in batches], self._workers):
+            yield row, answer
+            pending[home[row]] -= 1
+            if not pending[home[row]]:
+                prefixes.pop(home[row], None)
 
     def _plan(self, requests: Sequence[Request]) -> list[Cluster]:
         if not self._share:
@@ -119,18 +139,22 @@ class Engine:
 
     def _prefixes(self, requests: Sequence[Request], plan: Sequence[Cluster]) -> dict[int, Prefix]:
         """The keys and values of each cluster's prefix, by the cluster's number."""
-        found: dict[int, Prefix] = {}
         wanted = sorted((number for number, cluster in enumerate(plan) if cluster.length),
                         key=lambda number: -plan[number].length)  # fmt: skip
+
+        def computed(chosen: Sequence[int]) -> Iterator[tuple[int, Prefix]]:
+            cache = empty_cache()
+            lengths = [plan[number].length for number in chosen]
+            rows = [requests[plan[number].rows[0]] for number in chosen]
+            self._forward(rows, lengths, [0] * len(chosen), cache)
+            yield from zip(chosen, cut_rows(cache, lengths), strict=True)
+
+        cuts: list[Sequence[int]] = []
         for at in range(0, len(wanted), self.batch_size):
             chosen = wanted[at : at + self.batch_size]
-            rows = [requests[plan[number].rows[0]] for number in chosen]
-            lengths = [plan[number].length for number in chosen]
-            for begin, end in passes(lengths, self._pass_cost):
-                cache = empty_cache()
-                self._forward(rows[begin:end], lengths[begin:end], [0] * (end - begin), cache)
-                found.update(zip(chosen[begin:end], cut_rows(cache, lengths[begin:end]), strict=True))
-        return found
+            widths = [plan[number].length for number in chosen]
+            cuts += [chosen[begin:end] for begin, end in passes(widths, self._pass_cost)]
+        return dict(side_by_side([partial(computed, cut) for cut in cuts], self._workers))
 
     @torch.inference_mode()
     def _batch(self, states: list[Growing], shared: list[Prefix | None]) -> Iterator[int]:
@@ -142,15 +166,16 @@ class Engine:
         while True:
             tokens = self._choose([states[place] for place in alive], logits)
             if self._wrote is not None:
-                self._wrote(len(alive))
+                with self._counting:
+                    self._wrote(len(alive))
             ended = [place for place in alive if states[place].ending is not None]
             yield from ended
-            kept = [at for at, place in enumerate(alive) if states[place].ending is None]
+            kept = kept_in_place([states[place].ending is None for place in alive])
             if not kept:
                 return
             if len(kept) < len(alive):
+                keep_rows(cache, kept)
                 rows = torch.tensor(kept, device=mask.device)
-                keep_rows(cache, rows)
                 mask, positions, tokens = mask[rows], positions[rows], tokens[rows]
                 alive = [alive[at] for at in kept]
             mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
@@ -182,7 +207,7 @@ class Engine:
         rows = [
             row
             for (begin, end), (_, cache, _) in zip(cut, done, strict=True)
-            for row in cut_rows(cache, lengths[begin:end])
+            for row in cut_rows(cache, lengths[begin:end], copy=False)
         ]
         mask = torch.zeros((len(lengths), max(lengths)), dtype=torch.long, device=self.model.device)
         for row, length in enumerate(lengths):
@@ -233,7 +258,8 @@ class Engine:
             options["position_ids"] = positions
         if "logits_to_keep" in self._takes:
             options["logits_to_keep"] = 1  # a head over the whole prompt would cost more than the rest of a small model
-        self.computed_tokens += ids.numel()
+        with self._counting:
+            self.computed_tokens += ids.numel()
         output = self.model(input_ids=ids, attention_mask=mask, segment_ids=segments, **options)
         kept = getattr(output, self._cache_name, None)
         if kept is None:

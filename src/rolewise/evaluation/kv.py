@@ -24,12 +24,13 @@ class GrowingLayer(DynamicLayer):
     keys: torch.Tensor  # pyright: ignore[reportIncompatibleVariableOverride]
     values: torch.Tensor  # pyright: ignore[reportIncompatibleVariableOverride]
 
-    def __init__(self, keys: torch.Tensor | None = None, values: torch.Tensor | None = None) -> None:
+    def __init__(self, keys: torch.Tensor | None = None, values: torch.Tensor | None = None, length: int = 0) -> None:
+        """Start empty, or with buffers [batch, heads, positions, size] of which the first `length` are filled."""
         super().__init__()
-        self.length = 0
+        self.length = length
         if keys is not None and values is not None:
             self.lazy_initialization(keys, values)
-            self.update(keys, values)
+            self.keys, self.values = keys, values
 
     def update(
         self, key_states: torch.Tensor, value_states: torch.Tensor, *args: Any, **kwargs: Any
@@ -52,7 +53,8 @@ class GrowingLayer(DynamicLayer):
 
 
 def _grown(old: torch.Tensor, like: torch.Tensor, length: int, room: int) -> torch.Tensor:
-    new = like.new_zeros((*like.shape[:-2], room, like.shape[-1]))
+    # Nothing beyond `length` is read before it is written, so it need not be cleared.
+    new = like.new_empty((*like.shape[:-2], room, like.shape[-1]))
     if length:
         new[..., :length, :] = old[..., :length, :]
     return new
@@ -69,14 +71,21 @@ def empty_cache() -> Cache:
     return Cache(layer_class_to_replicate=GrowingLayer)
 
 
-def cut_rows(cache: Cache, lengths: Sequence[int]) -> list[Prefix]:
-    """The cache of a left-padded batch as one prefix a row, without the padding."""
+def cut_rows(cache: Cache, lengths: Sequence[int], *, copy: bool = True) -> list[Prefix]:
+    """The cache of a left-padded batch as one prefix a row, without the padding.
+
+    Args:
+        cache: of the batch.
+        lengths: of each row's prefix.
+        copy: False gives views, which keep the whole cache in memory, and change with it.
+    """
     found: list[Prefix] = []
     for row, length in enumerate(lengths):
         prefix: Prefix = []
         for layer in _layers(cache):
             kept = slice(layer.length - length, layer.length)
-            prefix.append((layer.keys[row, :, kept].clone(), layer.values[row, :, kept].clone()))
+            pair = layer.keys[row, :, kept], layer.values[row, :, kept]
+            prefix.append((pair[0].clone(), pair[1].clone()) if copy else pair)
         found.append(prefix)
     return found
 
@@ -88,21 +97,34 @@ def join_rows(prefixes: Sequence[Prefix | None], lengths: Sequence[int]) -> Cach
     if not width:
         return empty_cache()
     layers: list[GrowingLayer] = []
-    for number, (key, value) in enumerate(like):
-        keys = key.new_zeros((len(prefixes), key.shape[0], width, key.shape[-1]))
-        values = value.new_zeros((len(prefixes), value.shape[0], width, value.shape[-1]))
+    for number, pair in enumerate(like):
+        buffers = [one.new_empty((len(prefixes), one.shape[0], width + _ROOM, one.shape[-1])) for one in pair]
         for row, (prefix, length) in enumerate(zip(prefixes, lengths, strict=True)):
-            if prefix is not None and length:
-                keys[row, :, width - length :] = prefix[number][0][:, :length]
-                values[row, :, width - length :] = prefix[number][1][:, :length]
-        layers.append(GrowingLayer(keys, values))
+            start = width if prefix is None else width - length
+            for which, buffer in enumerate(buffers):
+                buffer[row, :, :start] = 0  # masked, but not a number would stay one
+                if prefix is not None and length:
+                    buffer[row, :, start:width] = prefix[number][which][:, :length]
+        layers.append(GrowingLayer(*buffers, length=width))
     return Cache(layers=layers)  # pyright: ignore[reportArgumentType] (a list of layers, as it says)
 
 
-def keep_rows(cache: Cache, rows: torch.Tensor) -> None:
-    """Drop all rows of the batch but these."""
+def kept_in_place(keep: Sequence[bool]) -> list[int]:
+    """The rows to keep, in the order that moves the fewest of them: rows from the end fill the gaps before."""
+    count = sum(keep)
+    surplus = [row for row in range(count, len(keep)) if keep[row]]
+    return [row if keep[row] else surplus.pop() for row in range(count)]
+
+
+def keep_rows(cache: Cache, rows: Sequence[int]) -> None:
+    """Drop all rows of the batch but these; those that stay at their place are not copied."""
+    moved = [(to, row) for to, row in enumerate(rows) if row != to]
+    assert all(row >= len(rows) for _, row in moved), "a row that is kept would be overwritten"
     for layer in _layers(cache):
-        layer.batch_select_indices(rows)
+        for buffer in (layer.keys, layer.values):
+            for to, row in moved:
+                buffer[to, :, : layer.length] = buffer[row, :, : layer.length]
+        layer.keys, layer.values = layer.keys[: len(rows)], layer.values[: len(rows)]
 
 
 def _layers(cache: Cache) -> list[GrowingLayer]:
