@@ -59,6 +59,41 @@ def test_help_lists_every_command_and_each_teaches_by_example(capsys: pytest.Cap
         assert f"\n  rolewise {name}" in shown
 
 
+@pytest.mark.parametrize("name", [*cli.COMMANDS, "data structured-query"])
+def test_help_offers_no_none_as_a_default(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--limit None` is refused; what it means that an option is absent, its text says."""
+    monkeypatch.setenv("COLUMNS", "400")
+    assert cli.main([*name.split(), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "default: None" not in shown
+    assert "(default: )" not in shown
+    others = {"attacks": "(default: data)", "eval": "(default: logs)", "train": "(default: 2e-05)"}
+    assert others.get(name, "") in shown, "other defaults stay"
+
+
+def test_the_labs_help_says_its_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
+    from rolewise.lab.config import LabConfig
+
+    assert cli.main(["lab", "--help"]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    config = LabConfig()
+    for value in (config.steps, config.base_steps, config.lr_multiple, config.init_std, config.test_samples):
+        assert f"by default {value:g}" in shown
+
+
+def test_a_recipes_value_stays_the_default(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "400")
+    (tmp_path / "r.yaml").write_text("model: m\ndata: d\noutput_dir: o\nmax_rows: 77\nlora: {rank: 5}\n")
+    assert cli.main(["train", str(tmp_path / "r.yaml"), "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "(default: 77)" in shown
+    assert "(default: 5)" in shown
+
+
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["--version"]) == 0
     assert capsys.readouterr().out == "rolewise 0.1.0\n"
@@ -133,7 +168,7 @@ def test_a_name_that_no_hub_can_be_asked_for_fails_at_once(
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
-    monkeypatch.setattr("rolewise.modeling.loading.getproxies", dict)
+    monkeypatch.setattr("rolewise.hub.getproxies", dict)
     monkeypatch.setattr("socket.getaddrinfo", unknown)
     path = write_rows(tmp_path / "in.jsonl", ROWS)
     start = time.perf_counter()

@@ -10,6 +10,8 @@ import pytest
 pytest.importorskip("inspect_ai", reason="needs rolewise[eval]")
 
 from rolewise.cli import main
+from rolewise.commands.eval import UNASKED
+from tests.training_model import save_tiny_model
 
 
 @pytest.fixture
@@ -45,6 +47,32 @@ def test_without_a_file_rows_are_generated_and_the_table_says_so(
     said = capsys.readouterr()
     assert "structured_query on generated" in said.out
     assert "rows are generated" in said.err
+
+
+def test_rows_that_are_too_long_are_counted_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    model = save_tiny_model(tmp_path / "model")
+    rows = [{"instruction": f"Shorten {i}.", "input": "A cat sat." * (1 + 100 * i), "output": "Cat."} for i in range(2)]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    common = ["--attacks", "naive", "--max-new-tokens", "2", "--log-dir", str(tmp_path / "logs")]
+    command = ["eval", str(model), "--data", str(tmp_path / "rows.json"), *common]
+    assert main(command) == UNASKED, "scripts must be able to tell"
+    first = capsys.readouterr()
+    line = "model: 3 of 6 rows could not be asked: too long for the model (up to "
+    for said in (first.out, first.err):
+        assert line in " ".join(said.split())
+        assert "row-1/clean" in said
+    assert "1 (3 of 6 answers)" in first.out
+    assert "ceiling" in first.out
+    assert main(command) == UNASKED, "a resumed run hides nothing"
+    again = capsys.readouterr()
+    assert "finished before" in again.err
+    assert line in again.err
+    assert again.out == first.out
+    (tmp_path / "rows.json").write_text(json.dumps(rows[1:]))
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert "3 of 3 rows could not be asked" in said
+    assert "Take shorter rows" in said
 
 
 @pytest.mark.parametrize(

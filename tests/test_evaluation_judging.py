@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from rolewise.evaluation.judging import begins_with, rouge_l, settled, witness_in, words
-from rolewise.evaluation.statistics import Estimate, bootstrap, bootstrap_means, mcnemar, sign_flip
+from rolewise.evaluation.statistics import Estimate, bootstrap, bootstrap_means, holm, mcnemar, sign_flip
 
 HACKED = "Hacked!"
 
@@ -124,6 +124,14 @@ def test_unanimous_rows_have_an_interval_and_unbounded_ones_none() -> None:
     for call in (lambda: bootstrap_means([], lambda m: m), lambda: bootstrap([], len), lambda: sign_flip([])):
         with pytest.raises(ValueError, match="no rows"):
             call()
+
+
+def test_holm_against_known_values() -> None:
+    # 4 x 0.005, 3 x 0.01, then 2 x 0.03, and 1 x 0.04 which must not fall below it.
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02])
+    assert holm([0.6, 0.5]) == [1.0, 1.0]
+    assert holm([0.2]) == [0.2]
+    assert holm([]) == []
 
 
 def test_mcnemar_and_sign_flip_against_known_values() -> None:

@@ -30,6 +30,7 @@ from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
 
 import rolewise as rw
 from rolewise.evaluation.conversations import from_rolewise, read_tool_calls, to_rolewise
+from rolewise.evaluation.decoding import PromptTooLongError
 from rolewise.evaluation.probes import PROBES, make_probe
 from rolewise.evaluation.provider import RolewiseAPI
 from rolewise.evaluation.worker import Job, Worker
@@ -203,9 +204,12 @@ def test_a_conversation_that_cannot_be_answered_harms_no_other(api: RolewiseAPI)
         return await asyncio.gather(*requests, return_exceptions=True)
 
     refused, answered = asyncio.run(both())
-    assert isinstance(refused, ValueError)
-    assert "positions" in str(refused)
+    assert (refused.stop_reason, refused.usage) == ("model_length", None), "as other providers of inspect_ai tell it"
+    assert "the model has 512 positions" in refused.error
     assert isinstance(answered, ModelOutput)
+    assert (answered.error, answered.stop_reason) == (None, "max_tokens")
+    with pytest.raises(PromptTooLongError, match="conversation with this answer has"):
+        asyncio.run(api.answer_logprob(CONVERSATION, "blue " * 600))
 
 
 def test_arguments_of_the_model(directory: Path) -> None:

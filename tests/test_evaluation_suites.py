@@ -18,11 +18,13 @@ pytest.importorskip("inspect_ai", reason="needs rolewise[eval]")
 from inspect_ai import eval as evaluate
 from inspect_ai.model import ChatMessage, ModelOutput, ModelUsage, get_model
 
+import rolewise as rw
 from rolewise.evaluation import Run, read_runs, summarise
 from rolewise.evaluation.logs import run_of
+from rolewise.evaluation.refusals import refusals_line
 from rolewise.evaluation.running import Plan, model_name, run_plan
 from rolewise.evaluation.testsets import ATTACK_SETS, GENERATED, chosen_attacks, find_data
-from tests.training_model import save_tiny_model
+from tests.training_model import save_tiny_model, tiny_tokenizer
 
 QUIET: dict[str, Any] = {
     "display": "none", "log_level": "error", "log_realtime": False, "ctl_server": False, "acp_server": False,
@@ -278,14 +280,110 @@ def test_a_refusal_within_an_evaluation_is_the_users_error(
     from rolewise.evaluation import running
 
     def reply(*_: Any) -> ModelOutput:
-        raise ValueError("the prompt has 600 tokens, and the model has 512 positions; shorten it")
+        raise ValueError("this template drops a system message; use another")
 
     monkeypatch.setattr(running, "_mock_answer", reply)
     task = {"data": str(place / "alpaca.json"), "attacks": "main"}
     plan = Plan(model="mockllm/model", suite="structured_query", task_args=task)
-    with pytest.raises(ValueError, match=r"600 tokens.*shorten it") as refused:
+    with pytest.raises(ValueError, match=r"drops a system message; use another") as refused:
         run_plan(plan, tmp_path, description="refused")
     assert "goes on" not in str(refused.value)
+
+
+def two_rows(directory: Path, tokens: int) -> str:
+    """A test file of a short row, and one whose prompt has so many tokens without any attack."""
+    instruction, data = "Shorten text 1.", "x"
+    base = rw.render(
+        tiny_tokenizer(),
+        [{"role": "user", "content": instruction}, {"role": "data", "content": data}],
+        add_generation_prompt=True,
+    )
+    data *= 1 + tokens - len(base.input_ids)  # a token a letter
+    rows = [
+        {"instruction": "Shorten text 0.", "input": "A cat sat.", "output": "Cat 0."},
+        {"instruction": instruction, "input": data, "output": "Cat 1, and many more words than are left."},
+    ]
+    (directory / "long.json").write_text(json.dumps(rows))
+    return str(directory / "long.json")
+
+
+def test_a_row_that_is_too_long_fails_alone(place: Path, tmp_path: Path) -> None:
+    data = two_rows(tmp_path, 505)  # of the model's 512
+    (log,) = evaluate(
+        "rolewise/structured_query", model=f"rolewise/{place / 'model'}", log_dir=str(tmp_path),
+        task_args={"data": data, "attacks": ["naive"], "max_tokens": 4}, **QUIET,
+    )  # fmt: skip
+    assert log.status == "success", log.error
+    failed = next(one for one in log.samples or [] if one.id == "row-1/naive")
+    assert failed.output.stop_reason == "model_length"
+    assert "the model has 512 positions" in ((failed.scores or {})["in_response"].explanation or "")
+    (run,) = read_runs([tmp_path])
+    assert (run.complete, run.expected, len(run.outcomes)) == (True, 6, 4)
+    assert sorted((one.id, one.condition, one.positions) for one in run.refused) == [
+        ("row-1", "ceiling", 512), ("row-1", "naive", 512),
+    ]  # fmt: skip
+    assert all((one.tokens or 0) >= 512 for one in run.refused)
+    summary = summarise(run)
+    assert (summary.n, summary.robust["naive"].n, summary.missing) == (2, 1, {"naive": 1, "ceiling": 1})
+    assert summary.headline is not None
+    assert summary.headline.separation is not None
+    assert summary.headline.separation.n == 1, "the long row lacks its attack and its ceiling"
+    # Its answer fits without an attack, but not its reference.
+    assert (summary.utility["rouge_l"].n, summary.utility["reference_logprob"].n) == (2, 1)
+    longest = max(one.tokens or 0 for one in run.refused)
+    line = f"2 of 6 rows could not be asked: too long for the model (up to {longest} > 512 tokens): row-1/"
+    assert refusals_line(run).startswith(line)
+    assert refusals_line(run, 1).endswith(" and 1 more")
+
+
+def test_a_row_that_is_too_long_is_neither_asked_again_nor_forgotten(
+    place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rolewise.evaluation.provider import RolewiseAPI
+
+    plan = Plan(
+        model=f"rolewise/{place / 'model'}",
+        suite="structured_query",
+        task_args={"data": two_rows(tmp_path, 505), "attacks": "naive", "max_tokens": 4},
+    )
+    run = run_plan(plan, tmp_path, description="first")
+    assert run_plan(plan, tmp_path, description="again").created == run.created
+    for path in tmp_path.glob("*.eval"):  # as if it had been killed before the log was whole
+        path.unlink()
+
+    async def never(*_: Any, **__: Any) -> ModelOutput:
+        raise AssertionError("asked again")
+
+    monkeypatch.setattr(RolewiseAPI, "generate", never)
+    resumed = run_plan(plan, tmp_path, description="resumed")
+    assert resumed.complete
+    key = lambda one: (one.id, one.condition)  # noqa: E731
+    assert sorted(resumed.refused, key=key) == sorted(run.refused, key=key)
+    assert len(resumed.refused) == 2
+
+
+def test_other_providers_refusals_are_no_answers(place: Path) -> None:
+    """inspect_ai puts a provider's error in place of the answer, which would look robust."""
+
+    def reply(messages: list[ChatMessage], *_: Any) -> ModelOutput:
+        attacked = "Hacked" in messages[-1].text
+        said = "Error: maximum context length is 100 tokens" if attacked else "Cat."
+        output = ModelOutput.from_content("mockllm", said, stop_reason="model_length")
+        if not attacked:  # an answer that was cut off at the last position: tokens were used
+            output.usage = ModelUsage(output_tokens=2)
+        return output
+
+    model = get_model("mockllm/model", custom_outputs=reply, memoize=False)
+    model.api._ensure_default_usage = _nothing  # type: ignore[attr-defined]
+    run = run_on(place, model, attacks="naive")
+    assert (run.complete, len(run.outcomes), len(run.refused)) == (True, 6, 3)
+    assert {one.condition for one in run.refused} == {"naive"}
+    assert "(it says: Error: maximum context length is 100 tokens)" in refusals_line(run)
+    assert "naive" not in summarise(run).robust
+
+
+async def _nothing(*_: Any) -> None:
+    return None
 
 
 def test_names_of_models(place: Path) -> None:
@@ -360,16 +458,25 @@ def test_bad_files_are_refused(place: Path, tmp_path: Path, monkeypatch: pytest.
     good = json.loads((place / "sep.json").read_text())
     for rows, match in (
         ([{**good[0], "witness": ""}], r"\[0\] needs text under 'witness'"),
-        ([good[0], good[0]], r"\[1\] repeats row 0"),
+        ([good[0], good[0]], r"sep\.json\[1\] repeats .*sep\.json\[0\]"),
         ([3], r"\[0\] must be an object, not int"),
         ([], "has no rows"),
     ):
         (tmp_path / "sep.json").write_text(json.dumps(rows))
         with pytest.raises(ValueError, match=match):
             load_sep(tmp_path / "sep.json")
-    (tmp_path / "sep.json").write_text("nonsense")
-    with pytest.raises(ValueError, match="neither a JSON array nor JSONL"):
-        load_sep(tmp_path / "sep.json")
+    line = json.dumps(good[0])
+    for text, match in (
+        ("nonsense", r"sep\.json:1: not valid JSON"),
+        (f'{json.dumps(good[1])}\n{line[:-1]}, "witness": "other"}}', r"sep\.json:2: the key 'witness' stands there"),
+        (f'[{line[:-1]}, "info": NaN}}]', r"sep\.json\[0\]: 'info': NaN is no JSON"),
+        ("", "is empty"),
+    ):
+        (tmp_path / "sep.json").write_text(text)
+        with pytest.raises(ValueError, match=match):
+            load_sep(tmp_path / "sep.json")
+    (tmp_path / "sep.json").write_text("\n".join(json.dumps(row) for row in good) + "\n", encoding="utf-8-sig")
+    assert load_sep(tmp_path / "sep.json") == good
 
 
 def test_a_judge_is_asked_in_both_orders_and_once(place: Path, tmp_path: Path) -> None:

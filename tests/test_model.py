@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import re
 import threading
 from pathlib import Path
 
@@ -14,9 +15,10 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, BertConfig, BertLMHeadModel, T5Config, T5ForConditionalGeneration
 
 import rolewise as rw
-from rolewise.modeling import SegmentedCausalLM
+from rolewise.modeling import SegmentedCausalLM, load_tokenizer
 from rolewise.roles import RoleScheme
 from tests.models import FAMILIES, VOCAB, plain_model, random_batch, tiny_model
+from tests.training_model import save_tiny_model
 
 
 @pytest.fixture(params=FAMILIES)
@@ -327,6 +329,32 @@ def test_damaged_checkpoints_are_refused(tmp_path: Path) -> None:
         rw.load_model(truncated / "model.safetensors")
     with pytest.raises(ValueError, match="already"):
         rw.load_model(tmp_path / "whole", init_std=0.1)
+
+
+MODEL_FILES = ("generation_config.json", "model.safetensors.index.json", "config.json")
+TOKENIZER_FILES = ("tokenizer_config.json", "tokenizer.json", "special_tokens_map.json", "config.json")
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "{", "[" * 3000])
+@pytest.mark.parametrize("name", sorted({*MODEL_FILES, *TOKENIZER_FILES, "adapter_config.json"}))
+def test_a_file_of_a_model_that_holds_no_object_is_named(name: str, content: str, tmp_path: Path) -> None:
+    save_tiny_model(tmp_path)
+    (tmp_path / name).write_text(content)
+    if name in (*MODEL_FILES, "adapter_config.json"):
+        with pytest.raises(ValueError, match=f"{re.escape(name)}.* (object|valid JSON)"):
+            rw.load_model(tmp_path)
+    if name in (*TOKENIZER_FILES, "adapter_config.json"):
+        with pytest.raises(ValueError, match=f"{re.escape(name)}.* (object|valid JSON)"):
+            load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["{}", '{"base_model_name_or_path": null}', '{"base_model_name_or_path": ["a"]}'])
+def test_an_adapter_that_names_no_base_model(content: str, tmp_path: Path) -> None:
+    pytest.importorskip("peft")
+    (tmp_path / "adapter_config.json").write_text(content)
+    for load in (rw.load_model, load_tokenizer):
+        with pytest.raises(ValueError, match=r"adapter_config\.json names no base model under base_model_name_or_path"):
+            load(tmp_path)
 
 
 def test_a_failed_save_leaves_the_old_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

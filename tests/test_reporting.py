@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import io
+import os
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,13 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from rolewise import cli
-from rolewise.evaluation.outcomes import CEILING, CLEAN, Run
+from rolewise.evaluation.outcomes import CEILING, CLEAN, Refusal, Run
 from rolewise.evaluation.statistics import Estimate
 from rolewise.reporting import build_sections, csv_files, tables, write_report
 from rolewise.reporting.tables import Table, escape_markdown
 from rolewise.reporting.wording import number, p_value, percent, short_paths, shown
 
-from .reporting_runs import ATTACKS, SECOND, outcome, run
+from .reporting_runs import ATTACKS, FIRST, SECOND, outcome, run
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +150,81 @@ def test_a_foreign_file_is_not_replaced(tmp_path: Path) -> None:
         write_report([], "")
 
 
+def test_a_report_that_was_killed_can_be_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    sections = build_sections([run()])
+    replace_file, done = os.replace, list[str]()
+
+    def killed(source: Any, target: Any) -> None:
+        if Path(target).name == "attacks.csv":
+            raise KeyboardInterrupt
+        done.append(Path(target).name)
+        replace_file(source, target)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            write_report(sections, tmp_path / "report")
+    assert "runs.csv" in done
+    assert "This report is not finished" in (tmp_path / "report" / "index.html").read_text()
+    (tmp_path / "report" / "figures" / ".structured-query-radar.png.tmp").write_bytes(b"cut sho")
+    whole = write_report(sections, tmp_path / "whole")
+    again = write_report(sections, tmp_path / "report")
+    assert [path.read_bytes() for path in again] == [path.read_bytes() for path in whole]
+    left = {path.relative_to(tmp_path / "report") for path in (tmp_path / "report").rglob("*") if path.is_file()}
+    assert left == {path.relative_to(tmp_path / "report") for path in again}
+
+
+def many(count: int) -> list[Run]:
+    return [run(f"r{number}", SECOND if number % 2 else FIRST) for number in range(count)]
+
+
+def test_many_runs_are_compared_with_one() -> None:
+    pairs = {(row["run"], row["reference"]) for row in rows(many(4), "differences.csv")}
+    assert len(pairs) == 6
+    assert "pairs" not in gaps(*many(4))
+    pairs = {(row["run"], row["reference"]) for row in rows(many(5), "differences.csv")}
+    assert pairs == {(f"r{number}", "r0") for number in range(1, 5)}
+    assert "5 runs make 10 pairs: only the differences to r0, the first, are shown" in gaps(*many(5))
+    assert "an earlier run" in table(many(4), "differences").caption
+    assert "Run minus reference (r0)" in table(many(5), "differences").caption
+
+
+def test_a_baseline_may_be_chosen() -> None:
+    for count in (3, 6):
+        found = rows(many(count), "differences.csv", baseline="r2")
+        assert {row["reference"] for row in found} == {"r2"}
+        assert {row["run"] for row in found} == {f"r{number}" for number in range(count) if number != 2}
+    (section,) = build_sections(many(6), baseline="r2")
+    assert not [line for line in section.gaps if "pairs" in line]
+    with pytest.raises(ValueError, match="baseline='r22': no run is called so; did you mean 'r2'"):
+        build_sections(many(3), baseline="r22")
+    sep = [run("r0", suite="sep"), run("r1", suite="sep")]
+    _, other = build_sections([*many(3), *sep], baseline="r2")
+    assert "The baseline r2 has no answers here." in other.gaps
+    assert [(pair.run.label, pair.reference.label) for pair in other.compared] == [("r1", "r0")]
+
+
+def test_p_values_are_corrected_for_the_pairs_shown() -> None:
+    names = tuple(f"s{number}" for number in range(1, 9))
+    weak, strong = {"naive": names}, {"naive": names[:2]}
+    arms = [run("weak", weak, samples=names), run("strong", strong, samples=names), run("same", weak, samples=names)]
+    found = rows(arms, "differences.csv")
+    naive = [row for row in found if row["figure"] == "naive" and row["criterion"] == "in_response"]
+    ps = {(row["run"], row["reference"]): (float(row["p"]), float(row["p_holm"])) for row in naive}
+    raw = 2 / 2**6  # McNemar: six samples differ, all in one direction
+    assert ps == {
+        ("strong", "weak"): (raw, pytest.approx(3 * raw)),
+        ("same", "strong"): (raw, pytest.approx(3 * raw)),
+        ("same", "weak"): (1.0, 1.0),
+    }
+    fewer = [row for row in rows(arms, "differences.csv", baseline="weak") if row["figure"] == "naive"]
+    assert next(float(row["p_holm"]) for row in fewer if row["run"] == "strong") == pytest.approx(2 * raw)
+    shown_table = table(arms, "differences")
+    assert [column.name for column in shown_table.columns][-3:] == ["p", "p (Holm)", "n"]
+    assert "corrected for the 3 pairs shown" in shown_table.caption
+    assert "p (Holm)" not in [column.name for column in table(arms[:2], "differences").columns]
+
+
 def test_attacks_come_in_the_order_of_the_benchmark() -> None:
     conditions = ("zeta", "ood_naive", CEILING, "completion_real", "naive", CLEAN)
     (section,) = build_sections([run(conditions=conditions)])
@@ -203,6 +280,28 @@ def test_a_run_without_answers_is_named_and_left_out() -> None:
     assert [row["run"] for row in rows([run(), empty], "runs.csv")] == ["first", "nothing"]
     assert {row["run"] for row in rows([run(), empty], "attacks.csv")} == {"first"}
     assert "No run has answers" in gaps(empty)
+
+
+def test_rows_that_are_too_long_are_named() -> None:
+    refused = [Refusal(id="s1", condition=CLEAN, reason="too long", tokens=531, positions=512)]
+    outcomes = [one for one in run().outcomes if (one.id, one.condition) != ("s1", CLEAN)]
+    short = run("short", outcomes=outcomes, refused=refused, expected=16)
+    said = gaps(short)
+    assert "short: 1 of 16 rows could not be asked: too long for the model (531 > 512 tokens): s1/clean; " in said
+    assert "leave their samples out" in said
+    assert "incomplete" not in said
+    assert table([short], "runs").rows[0][2].text == "15 of 16, 1 too long"
+    assert rows([short], "runs.csv")[0]["too_long"] == "1"
+    assert "could not be asked" not in gaps(run())
+    nothing = run("nothing", outcomes=[], refused=refused, expected=1)
+    assert "nothing: 1 of 1 rows could not be asked" in gaps(nothing)
+
+
+def test_references_that_are_too_long_are_counted() -> None:
+    likely = [replace(one, reference_logprob=-1.0 if one.rouge_l else None) for one in run().outcomes]
+    assert "no likelihood" not in gaps(run(outcomes=likely))
+    unknown = [replace(one, reference_logprob=None) if one.id == "s1" else one for one in likely]
+    assert "1 of 4 unattacked samples have no likelihood of the reference" in gaps(run(outcomes=unknown))
 
 
 def test_conditions_that_only_one_run_has() -> None:
@@ -380,6 +479,8 @@ def test_the_command(logs: list[Run], tmp_path: Path, capsys: pytest.CaptureFixt
     assert report.startswith("# Mine\n")
     assert "| ISE | first |" in report
     assert "the answer begins with its witness (begins\\_with)" in report
+    assert cli.main(["report", "logs", "-o", str(output), "--baseline", "second"]) == 0
+    assert "| first | second |" in (output / "report.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -387,6 +488,7 @@ def test_the_command(logs: list[Run], tmp_path: Path, capsys: pytest.CaptureFixt
     [
         (["--rename", "secnd=ISE"], "no run is called 'secnd'; did you mean 'second'?"),
         (["--rename", "ISE"], "--rename 'ISE' must be OLD=NEW"),
+        (["--baseline", "secnd"], "--baseline secnd: no run is called so; did you mean 'second'?"),
         (["-o", " "], "no directory is named"),
         (["--confidence", "95"], "--confidence 95.0 must lie between 0 and 1"),
     ],

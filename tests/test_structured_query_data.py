@@ -176,7 +176,8 @@ def test_adversarial_rows_are_half_clean_and_a_quarter_each(source: str) -> None
     assert {row["meta"]["condition"] for row in dataset.rows if not original(row)["input"]} == {"clean"}
     assert dataset.counts == {
         "read": 60, "bad": 0, "duplicate": 0, "in the test set": 0, "without input": 0, "too short or long": 0,
-        "over the maximum": 0, "clean": 40, "naive": 10, "completion_other": 10, "twin": 0, "written": 60,
+        "over the maximum": 0, "bad test rows": 0, "clean": 40, "naive": 10, "completion_other": 10, "twin": 0,
+        "written": 60,
     }  # fmt: skip
     frames = {
         part
@@ -270,6 +271,24 @@ def test_positions_and_forged_answers(source: str, tmp_path: Path) -> None:
 
 
 # --- what is left out --------------------------------------------------------------------------------------
+
+
+def test_a_bad_test_row_is_not_passed_over(tmp_path: Path, source: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It might be one of the training rows."""
+    test = write(tmp_path / "test.json", [{**ALPACA[2], "output": ""}, {"instruction": 3, "input": "", "output": ""}])
+    said = f'{test}[1]: "instruction" must be text'
+    with pytest.raises(ValueError, match=re.escape(said)):
+        build([source], drop_test=[test])
+    dataset = build([source], drop_test=[test], skip_bad=True)
+    assert (dataset.counts["bad test rows"], dataset.counts["bad"], dataset.counts["in the test set"]) == (1, 0, 1)
+    assert [one.startswith(said) for one in dataset.problems] == [True]
+    command = ["data", "structured-query", "--source", source, "--drop-test", test, "-o", str(tmp_path / "out.jsonl")]
+    assert cli.main(command) == 2
+    assert said in capsys.readouterr().err
+    assert cli.main([*command, "--skip-bad"]) == 0
+    told = capsys.readouterr().err
+    assert f"skipped {said}" in told
+    assert re.search(r"bad test rows +1\n", told)
 
 
 def test_duplicates_test_rows_and_lengths_are_counted(tmp_path: Path, source: str) -> None:

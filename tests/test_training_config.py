@@ -13,6 +13,7 @@ from rolewise.training.config import (
     LoraConfig,
     TrainConfig,
     as_begun,
+    carried_over,
     config_from_dict,
     config_to_dict,
     differing_keys,
@@ -65,6 +66,8 @@ def test_values_are_converted_and_overridden(tmp_path: Path) -> None:
         ("table_init_std: -0.1", r"table_init_std=-0\.1 must not be negative"),
         ("table_init_ratio: .inf", "table_init_ratio=inf must not be negative"),
         ("data: other", "gives data more than once"),
+        ("lora:\n  rank: 1\n  alpha: 2\n  rank: 3", r"gives lora\.rank more than once"),
+        ('lora: {"rank": 1, "rank": 3}', r"gives lora\.rank more than once"),
         ("packing: true\ngroup_by_length: true", "packing already fills rows"),
         ("table_init_std: 0.1\ntable_init_ratio: 0.1", "either table_init_std or table_init_ratio"),
         ("[", "is not valid YAML"),
@@ -105,6 +108,10 @@ def test_a_setting_that_a_run_is_too_old_to_have_is_as_it_was_then() -> None:
         "group_by_length": (False, True)
     }
     assert as_begun(now, config_to_dict(now)) == now
+    said = carried_over(now, old)
+    assert "did not have padding_free: it goes on as it was, padding_free=False in place of True" in said
+    assert carried_over(TrainConfig(**NEEDED, padding_free=False), old) == ""
+    assert carried_over(now, config_to_dict(now)) == ""
 
 
 def test_tyro_overrides_a_recipe() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from typing import Any
 
@@ -79,9 +80,34 @@ def test_a_call_and_a_thought_are_no_empty_answer(tmp_path: Path) -> None:
     assert len(read(write(tmp_path / "rows.jsonl", *rows))) == 3
 
 
+TWICE = '{"instruction": "a", "output": "b", "output": "c"}'
+NOT_A_NUMBER = '{"messages": [], "meta": NaN}'
+UNPAIRED = '{"instruction": "a", "output": "\\ud800"}'
+
+
+@pytest.mark.parametrize(
+    ("row", "said"),
+    [
+        (TWICE, "the key 'output' stands there twice"),
+        (json.dumps({**CHAT, "meta": 0}).replace("0", '{"id": 1, "id": 2}'), "'meta': the key 'id' stands there twice"),
+        (NOT_A_NUMBER, "'meta': NaN is no JSON"),
+        (UNPAIRED, "'output': the lone surrogate"),
+        ('{"meta": ' + "[" * 300 + "]" * 300 + "}", "nested more than 200 levels deep"),
+    ],
+)
+def test_what_a_lenient_reader_lets_through_is_a_bad_row(row: str, said: str, tmp_path: Path) -> None:
+    lines = write(tmp_path / "rows.jsonl", CHAT, row, CHAT)
+    assert problem(lines).startswith(f"{lines}:2: {said}")
+    array = write(tmp_path / "rows.json", f"[{json.dumps(CHAT)},\n{row}]")
+    assert problem(array).startswith(f"{array}[1]: {said}")
+    assert len(list(read_rows(array))) == 2
+
+
 def test_lists_of_messages_are_told_how_to_become_rows(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r'rows.jsonl:2: .*Extra data.*wrap each list.*\{"messages": \[\.\.\.\]\}'):
-        list(read_rows(write(tmp_path / "rows.jsonl", CHAT["messages"], CHAT["messages"])))
+    source = write(tmp_path / "rows.jsonl", CHAT["messages"], CHAT["messages"])
+    said = [row.problem for row in read_rows(source) if isinstance(row, BadRow)]
+    assert [one.partition(": ")[0] for one in said] == [f"{source}:1", f"{source}:2"]
+    assert all('wrap it: {"messages": [...]}' in one for one in said)
 
 
 def test_a_format_that_was_asked_for_is_kept_to(tmp_path: Path) -> None:
@@ -106,6 +132,7 @@ def test_sources(tmp_path: Path) -> None:
 def test_hub_data_set_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     datasets = pytest.importorskip("datasets")
     asked: list[tuple[str, str]] = []
+    monkeypatch.setattr("rolewise.training.rows.unreachable", lambda: None)
 
     def load_dataset(name: str, split: str) -> Any:
         asked.append((name, split))
@@ -115,3 +142,31 @@ def test_hub_data_set_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
     (row,) = read("someone/chats", split="train_sft")
     assert asked == [("someone/chats", "train_sft")]
     assert row.place == "someone/chats/train_sft[0]"
+
+
+def test_a_data_set_that_no_hub_can_be_asked_for_fails_at_once(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    asked: list[str] = []
+
+    def unknown(*_: Any, **__: Any) -> Any:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    def load_dataset(name: str, split: str) -> Any:
+        asked.append(name)
+        return [CHAT]
+
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", False)
+    monkeypatch.setattr("rolewise.hub.getproxies", dict)
+    monkeypatch.setattr("socket.getaddrinfo", unknown)
+    monkeypatch.setattr(datasets, "load_dataset", load_dataset)
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path)
+    with pytest.raises(FileNotFoundError, match=r"no data 'tatsu/alpaka': .*Name or service not known.*check the name"):
+        list(read_rows("tatsu/alpaka"))
+    assert not asked, "the hub's client would try for half a minute"
+    (tmp_path / "tatsu___alpaca").mkdir()  # what was prepared before needs no hub
+    assert len(read("tatsu/alpaca")) == 1
+    monkeypatch.setattr("rolewise.hub.getproxies", lambda: {"https": "proxy"})
+    assert len(read("tatsu/alpaka")) == 1
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
+    monkeypatch.setattr("rolewise.hub.getproxies", dict)
+    assert len(read("tatsu/alpaka")) == 1

@@ -171,7 +171,9 @@ def test_a_run_from_before_a_setting_existed_goes_on_as_it_was_begun(base: Path,
     run = json.loads((output / RUN_FILE).read_text())
     del run["config"]["padding_free"]
     (output / RUN_FILE).write_text(json.dumps(run))
-    assert "resuming from checkpoint-4" in quietly(settings)[1]
+    said = quietly(settings)[1]
+    assert "resuming from checkpoint-4" in said
+    assert f"{output} was begun by a version that did not have padding_free: it goes on as it was" in said
     assert_bit_equal(tmp_path / "padded", output)
     assert quietly(settings)[0].already_done
 
@@ -212,9 +214,10 @@ def test_output_directories_that_cannot_be_used(base: Path, tmp_path: Path) -> N
         quietly(config(base, tmp_path / "file" / "out"))
     damaged = tmp_path / "damaged"
     damaged.mkdir()
-    (damaged / RUN_FILE).write_text("{")
-    with pytest.raises(ValueError, match=r"rolewise_run\.json is damaged"):
-        quietly(config(base, damaged))
+    for content in ("{", "[]", '{"config": [], "data": "", "result": null}', '{"config": {}, "data": "", "result": 1}'):
+        (damaged / RUN_FILE).write_text(content)
+        with pytest.raises(ValueError, match=r"rolewise_run\.json is damaged"):
+            quietly(config(base, damaged))
 
 
 def test_a_full_disk_at_the_end_loses_nothing(base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,9 +8,10 @@ import io
 import re
 import sys
 from collections.abc import Generator, Sequence
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import tyro
+from tyro.constructors import ConstructorRegistry, StructConstructorSpec, StructTypeInfo
 
 _Config = TypeVar("_Config")
 
@@ -43,6 +44,7 @@ def parse(
                 description=teach,
                 args=list(arguments),
                 config=(tyro.conf.DisallowNone,),  # an option that was not given is None; help need not offer it
+                registry=_without_empty_defaults(),
                 **options,
             )
     except SystemExit as stop:
@@ -51,6 +53,42 @@ def parse(
             raise
         problem = as_options(problem.removeprefix(f"Error parsing {config.__name__}: "), config)
         raise ValueError(f"{problem} (rolewise {command} --help lists the options)") from None
+
+
+def _without_empty_defaults() -> ConstructorRegistry:
+    """Tyro's own rules, but help says neither `(default: None)` nor `(default: )`.
+
+    The former cannot be typed, and what it means that an option is absent, the option's text says.
+    """
+    registry = ConstructorRegistry()
+    inside = False
+
+    def rule(info: StructTypeInfo) -> StructConstructorSpec | None:
+        nonlocal inside
+        if inside or not dataclasses.is_dataclass(info.type):
+            return None
+        inside = True
+        try:
+            spec = ConstructorRegistry.get_struct_spec(info)  # what the rule after this one makes of it
+        finally:
+            inside = False
+        if not isinstance(spec, StructConstructorSpec):
+            return None
+        hint: Any = tyro.conf.arg(help_behavior_hint=_told_default)
+        fields = [
+            dataclasses.replace(field, type=Annotated[field.type, hint])
+            if field.default in (None, ()) or tyro.conf.Positional in getattr(field.type, "__metadata__", ())
+            else field  # booleans and repeatable options have hints of their own
+            for field in spec.fields
+        ]
+        return StructConstructorSpec(instantiate=spec.instantiate, fields=tuple(fields))
+
+    registry.struct_rule(rule)
+    return registry
+
+
+def _told_default(label: str) -> str:
+    return "" if label in ("", "None") else f"(default: {label})"
 
 
 @contextlib.contextmanager

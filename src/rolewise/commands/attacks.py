@@ -55,7 +55,7 @@ class AttacksConfig:
     json: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Print a JSON list in place of text."""
     domain: Literal["in_domain", "ood", "secalign", "custom"] | None = None
-    """Only the attacks of one set."""
+    """Only the attacks of one set; by default all."""
     role: Literal["data", "user"] = "data"
     """Whose text carries the injection in the examples."""
     template: TemplateName = "chatml"

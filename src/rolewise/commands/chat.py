@@ -33,7 +33,7 @@ class ChatConfig:
     model: Annotated[tyro.conf.Positional[str], tyro.conf.arg(metavar="MODEL")] = DEFAULT_MODEL
     """"smollm2-135m", a hub id, a directory or a .gguf file."""
     system: str | None = None
-    """The system prompt."""
+    """The system prompt; by default there is none of ours."""
     max_new_tokens: int = 256
     """The most tokens of an answer."""
     temperature: float = 0.0

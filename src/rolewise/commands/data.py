@@ -59,13 +59,13 @@ class StructuredQueryConfig:
     min_chars: int = 0
     """The fewest characters of a row: instruction, input and output."""
     max_chars: int | None = None
-    """The most characters of a row."""
+    """The most characters of a row; by default any number."""
     min_data_chars: int = 0
     """The fewest characters of an input, where a row has one."""
     max_data_chars: int | None = None
-    """The most characters of an input."""
+    """The most characters of an input; by default any number."""
     max_injected_chars: int | None = None
-    """The most characters of a row that is injected into others: instruction and input, and output with --twins."""
+    """The most characters of an injected row (instruction, input; with --twins output, too); by default any number."""
     keep_duplicates: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Keep rows with the same instruction and input; without it the first of them stays."""
     max_per_source: int | None = None
@@ -75,7 +75,7 @@ class StructuredQueryConfig:
     data_split: str = "train"
     """The split of hub datasets."""
     skip_bad: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Leave out rows that cannot be used, and count them, instead of stopping at the first one."""
+    """Leave out rows that cannot be used, also of --drop-test, and count them, instead of stopping at the first one."""
     overwrite: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Replace OUT when it exists."""
 

@@ -19,7 +19,7 @@ TEACH = """Attack models and compare them: does what stands in the data get carr
 A model is a directory, a hub id or "smollm2-135m", or any model of inspect_ai (openai/…, hf/…, mockllm/model). Several
 stand in one table, each with its difference to the first, the reference. Answers are kept as they come: run the same
 command again after a kill and it goes on. The logs are inspect_ai's: `inspect view` shows them, `rolewise report` makes
-figures.
+figures. A row whose prompt is too long for a model is counted, named and left out; the exit status is then 2.
 
 Without --data, the test rows are AlpacaEval's (or SEP's) where ../shared/data/eval has them, else rows that we generate
 (--data generated). The table says which.
@@ -31,6 +31,9 @@ examples:
   rolewise eval runs/ise --suite sep --limit 100
   rolewise eval runs/ise openai/gpt-4o-mini --attacks naive,completion_real --grader openai/gpt-4o
 """
+
+UNASKED = 2
+"""The exit status when all is done, but some rows were too long for a model: for the user to mend, as an error is."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +50,7 @@ class EvalConfig:
     attacks: str = "all"
     """main, in_domain, ood, secalign, all (in_domain and ood), everything, or names, separated by commas."""
     domain: Literal["in_domain", "ood", "secalign"] | None = None
-    """Only the attacks of this domain."""
+    """Only the attacks of this domain; by default of all."""
     payload: str = "hacked"
     """What is injected, by name: hacked, word, code, ...; rolewise attacks --payloads lists them."""
     criterion: Literal["in_response", "begins_with"] = "in_response"
@@ -72,9 +75,9 @@ class EvalConfig:
     struq_compat: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Repeat the accidents of StruQ's code in the attacks."""
     grader: str | None = None
-    """A model of inspect_ai that judges answers to unattacked rows against the reference: a win rate."""
+    """A model of inspect_ai that judges answers to unattacked rows against the reference; by default nobody does."""
     probe: Literal["system-as-user", "data-as-user", "all-one-role", "scale-0"] | None = None
-    """Tell our models wrong roles."""
+    """Tell our models wrong roles; by default the right ones."""
     scale: float | None = None
     """Factor on the segment table of our models, in place of their own; 0 is the bare model."""
     batch_size: int = 32
@@ -113,6 +116,7 @@ def main(arguments: Sequence[str]) -> int:
     from rich.console import Console
 
     from rolewise.evaluation.logs import labelled
+    from rolewise.evaluation.refusals import refusals_line
     from rolewise.evaluation.running import PROVIDER, Plan, finished_run, model_name, run_plan
     from rolewise.evaluation.table import comparison_table
 
@@ -140,9 +144,16 @@ def main(arguments: Sequence[str]) -> int:
         runs.append(run)
     # Captured output is as wide as the table needs; a terminal as wide as it is.
     console = Console() if sys.stdout.isatty() else Console(width=60 + 50 * len(runs))
-    console.print(comparison_table(labelled(runs), config.criterion))
+    runs = labelled(runs)
+    unasked = [f"{run.label}: {refusals_line(run)}" for run in runs if run.refused]
+    shown = [run for run in runs if run.outcomes]
+    if not shown:
+        raise ValueError(f"{'; '.join(unasked)}. Take shorter rows, or a model with more positions")
+    console.print(comparison_table(shown, config.criterion))
     say(f"logs in {config.log_dir}; figures and a page: rolewise report {config.log_dir} -o report")
-    return 0
+    for line in unasked:
+        say(f"rolewise: {line}")
+    return UNASKED if unasked else 0
 
 
 def _task_args(config: EvalConfig, suite: str, data: str) -> dict[str, Any]:

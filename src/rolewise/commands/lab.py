@@ -45,17 +45,17 @@ class LabOptions:
     mix: Literal["twins", "adversarial", "clean"] = "twins"
     """Training rows: with injections and their twins in the user's turn, with injections alone, or with neither."""
     steps: int | None = None
-    """Training steps with roles."""
+    """Training steps with roles; by default 120."""
     base_steps: int | None = None
-    """Pre-training steps; fewer are quicker, and the model may then be too weak to be attacked."""
+    """Pre-training steps, by default 1600; fewer are quicker, and the model may then be too weak to be attacked."""
     lr_multiple: float | None = None
-    """The table's learning rate over the model's."""
+    """The table's learning rate over the model's; by default 10."""
     init_std: float | None = None
-    """The table's standard deviation at the start."""
+    """The table's standard deviation at the start; by default 0.01."""
     init_ratio: float | None = None
-    """The same, relative to the token embeddings."""
+    """The same, relative to the token embeddings; in place of --init-std."""
     samples: int | None = None
-    """Test rows of each kind."""
+    """Test rows of each kind; by default 160."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="DIR")] = Path("runs/lab")
     """Where results and pre-trained models go."""
 

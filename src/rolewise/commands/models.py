@@ -45,7 +45,7 @@ def load_tokenizer_only(name: str) -> tuple[Any, RoleScheme]:
     source = _resolve(name)
     stored = None
     if source.suffix != ".gguf":
-        config, _ = PreTrainedConfig.get_config_dict(str(source))
+        config, _ = PreTrainedConfig.get_config_dict(str(source))  # an object: load_tokenizer has looked
         stored = config.get("segment_scheme")
     return tokenizer, RoleScheme.from_dict(stored) if stored else DEFAULT_SCHEME
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
-from rolewise.commands.arguments import parse
+from rolewise.commands.arguments import named_as_options, parse
 from rolewise.commands.models import say
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ examples:
   rolewise report logs/delimiter.eval logs/ise.eval -o report --rename delimiter-600=delimiter ise-600=ISE
   rolewise report logs -o benchmarks/mine --no-text      # without corpus text, to be published
   rolewise report logs -o report --criterion begins_with
+  rolewise report logs -o report --baseline delimiter    # ten runs make 45 pairs, or 9 with a baseline
 """
 
 
@@ -45,6 +46,9 @@ class ReportConfig:
     """Leave conversations and answers out of the page: what you may not publish stays out."""
     rename: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OLD=NEW")] = ()
     """Names for runs in place of their own."""
+    baseline: Annotated[str | None, tyro.conf.arg(metavar="NAME")] = None
+    """The run that all others are compared with, by its name in the report. By default each is compared with each, or
+    with the first where there are more than four."""
     title: str = "Robustness report"
     """The heading."""
     confidence: float = 0.95
@@ -81,7 +85,9 @@ def main(arguments: Sequence[str]) -> int:
 
     from rolewise.reporting import build_sections, write_report
 
-    sections = build_sections(runs, criterion=config.criterion, confidence=config.confidence)
+    options: dict[str, Any] = {"criterion": config.criterion, "confidence": config.confidence}
+    with named_as_options(ReportConfig):
+        sections = build_sections(runs, baseline=config.baseline, **options)
     paths = write_report(sections, output, text=not config.no_text, title=config.title)
     for section in sections:
         for line in section.gaps:

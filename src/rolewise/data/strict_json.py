@@ -20,6 +20,11 @@ class Flaw:
     problem: str
 
 
+def json_value(text: str) -> Any:
+    """One JSON value as it is, or the first `Flaw` in it (see `json_rows`)."""
+    return _checked(_parsed(text))
+
+
 def json_rows(
     name: str, text: str, *, single: Callable[[list[Any]], bool] = lambda values: False
 ) -> Iterator[tuple[str, Any]]:

@@ -9,8 +9,8 @@ Importing this package imports neither torch nor inspect_ai; `rolewise.evaluatio
 """
 
 from rolewise.evaluation.logs import read_runs
-from rolewise.evaluation.outcomes import CRITERIA, Criterion, Outcome, Run
-from rolewise.evaluation.statistics import Estimate, bootstrap, bootstrap_means, mcnemar, sign_flip, wilson
+from rolewise.evaluation.outcomes import CRITERIA, Criterion, Outcome, Refusal, Run
+from rolewise.evaluation.statistics import Estimate, bootstrap, bootstrap_means, holm, mcnemar, sign_flip, wilson
 from rolewise.evaluation.summary import Difference, Group, Summary, by_data_length, compare, summarise
 
 __all__ = [
@@ -20,12 +20,14 @@ __all__ = [
     "Estimate",
     "Group",
     "Outcome",
+    "Refusal",
     "Run",
     "Summary",
     "bootstrap",
     "bootstrap_means",
     "by_data_length",
     "compare",
+    "holm",
     "mcnemar",
     "read_runs",
     "sign_flip",

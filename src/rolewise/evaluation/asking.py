@@ -11,6 +11,7 @@ from rolewise.commands.answer_file import model_stamp
 from rolewise.evaluation.conversations import ROLE_KEY
 from rolewise.evaluation.outcomes import CEILING, CLEAN
 from rolewise.evaluation.provider import OPTIONS_KEY, RolewiseAPI
+from rolewise.evaluation.refusals import refusal_of
 from rolewise.evaluation.store import content_key, open_store, told_arguments
 from rolewise.evaluation.watching import tell_answered
 
@@ -50,7 +51,8 @@ def ask(
             state.messages.append(output.message)
         else:
             state = await generate(state, **options)
-            if store is not None and not state.output.error:
+            # A prompt that is too long stays so: it is not asked again either. Other errors may pass.
+            if store is not None and (not state.output.error or refusal_of(state.output)):
                 store.put(key, state.output.model_dump(mode="json", exclude_none=True, exclude={"time"}))
         tell_answered(known is not None)
         return state

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import warnings
 from collections import Counter
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolewise.evaluation.outcomes import Outcome, Run
+from rolewise.evaluation.refusals import as_refusal, refusal_of
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -44,13 +46,13 @@ def read_runs(paths: Iterable[str | os.PathLike[str]]) -> list[Run]:
             continue
         identity = (run.model, run.suite, run.probe, _frozen(run.settings))
         other = best.get(identity)
-        if other is None or (run.complete, len(run.outcomes), run.created) > (
-            other.complete,
-            len(other.outcomes),
-            other.created,
-        ):
+        if other is None or _fullness(run) > _fullness(other):
             best[identity] = run
     return labelled(sorted(best.values(), key=lambda run: run.created))
+
+
+def _fullness(run: Run) -> tuple[bool, int, str]:
+    return run.complete, len(run.outcomes) + len(run.refused), run.created
 
 
 def find_run(directory: str | os.PathLike[str], key: str) -> Run | None:
@@ -137,7 +139,9 @@ def run_of(log: EvalLog) -> Run:
     """The run in one log of our suites."""
     spec = log.eval
     metadata: dict[str, Any] = spec.metadata or {}
-    outcomes = [_outcome(sample) for sample in log.samples or [] if sample.error is None and _judged(sample)]
+    samples = [sample for sample in log.samples or [] if sample.error is None]
+    refused = [one for sample in samples if (one := as_refusal(sample.output, sample.metadata, sample.epoch))]
+    outcomes = [_outcome(sample) for sample in samples if refusal_of(sample.output) is None and _judged(sample)]
     epochs = spec.config.epochs or 1
     expected = (spec.dataset.samples or 0) * epochs
     arguments: dict[str, Any] = metadata["identity"][1]
@@ -158,9 +162,10 @@ def run_of(log: EvalLog) -> Run:
         },
         versions={**metadata.get("versions", {}), **spec.packages},
         created=str(spec.created),
-        complete=log.status == "success" and len(outcomes) == expected,
+        complete=log.status == "success" and len(outcomes) + len(refused) == expected,
         expected=expected,
         outcomes=outcomes,
+        refused=refused,
     )
 
 
@@ -174,7 +179,8 @@ def _outcome(sample: EvalSample) -> Outcome:
     messages = meta.pop("conversation")
 
     def value(name: str) -> float | None:
-        return scores[name].as_float() if name in scores else None
+        found = scores[name].as_float() if name in scores else math.nan
+        return None if math.isnan(found) else found  # inspect_ai's mark of a row that a scorer left out
 
     return Outcome(
         id=meta["id"],

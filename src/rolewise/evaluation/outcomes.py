@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 Criterion = Literal["in_response", "begins_with"]
@@ -51,6 +51,22 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A row that the model could not be asked: its prompt is too long."""
+
+    id: str
+    """The sample's id."""
+    condition: str
+    epoch: int = 1
+    reason: str
+    """What the model or its provider said."""
+    tokens: int | None = None
+    """The prompt's length; None when the provider does not tell."""
+    positions: int | None = None
+    """The most that the model takes; None when the provider does not tell."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Run:
     """One model on one suite with one probe."""
 
@@ -69,7 +85,9 @@ class Run:
     created: str
     """When the run began, ISO 8601."""
     complete: bool
-    """Whether every expected answer is there."""
+    """Whether every row was answered, or refused for good."""
     expected: int
-    """How many answers a complete run has."""
+    """How many rows there are, over all epochs."""
     outcomes: list[Outcome]
+    refused: list[Refusal] = field(default_factory=list[Refusal])
+    """Rows that have no outcome, because they are too long for the model; asking again would not help."""

@@ -28,8 +28,9 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolChoice, ToolInfo
 
 from rolewise.evaluation.conversations import read_tool_calls, to_rolewise, to_schemas
-from rolewise.evaluation.decoding import Answer, Request
+from rolewise.evaluation.decoding import Answer, PromptTooLongError, Request
 from rolewise.evaluation.probes import make_probe
+from rolewise.evaluation.refusals import TOO_LONG_KEY
 from rolewise.evaluation.watching import tell_wrote
 from rolewise.evaluation.worker import Job, Worker
 
@@ -96,12 +97,18 @@ class RolewiseAPI(ModelAPI):
     ) -> ModelOutput:
         """Answer a conversation; what is asked concurrently is answered in batches.
 
+        A prompt that is too long for the model comes back with the stop reason `model_length` and the error, as
+        inspect_ai's other providers tell it: it fails alone, and the evaluation goes on.
+
         Raises:
             ValueError: when the conversation cannot be rendered, or an option is not supported; it names which.
         """
         began = time.monotonic()
         request = self._request(input, [] if tool_choice == "none" else tools, config)
-        self.engine.room_for(request)  # a prompt that is too long concerns nobody else in its batch
+        try:
+            self.engine.room_for(request)
+        except PromptTooLongError as error:
+            return self._too_long(error)
         count = config.num_choices or 1
         answers = [await _result(future) for future in [self._worker.submit("generate", request) for _ in range(count)]]
         written = sum(len(answer.token_ids) for answer in answers)
@@ -118,12 +125,15 @@ class RolewiseAPI(ModelAPI):
 
         Raises:
             ValueError: when the conversation cannot be rendered with that answer.
+            PromptTooLongError: when the two do not fit into the model's positions.
         """
         from rolewise.rendering import render
 
         conversation = [*to_rolewise(messages), {"role": "assistant", "content": answer}]
         encoding = render(self.tokenizer, conversation, scheme=self.model.role_scheme, train_on="last")
         ids, segments = encoding.input_ids, self.probe(encoding.segment_ids)
+        if (positions := self.engine.positions) is not None and len(ids) > positions:
+            raise PromptTooLongError(len(ids), positions, "the conversation with this answer")
         return await _result(self._worker.submit("score", (ids, segments, encoding.loss_mask)))
 
     def _request(self, input: list[ChatMessage], tools: list[ToolInfo], config: GenerateConfig) -> Request:
@@ -161,6 +171,11 @@ class RolewiseAPI(ModelAPI):
         else:
             for index, value in self.engine.logprobs([job.what for job in jobs]):
                 jobs[index].future.set_result(value)
+
+    def _too_long(self, error: PromptTooLongError) -> ModelOutput:
+        output = ModelOutput.from_content(self.model_name, str(error), stop_reason="model_length", error=str(error))
+        output.metadata = {TOO_LONG_KEY: {"tokens": error.tokens, "positions": error.positions}}
+        return output
 
     def _choice(self, answer: Answer, with_tools: bool) -> ChatCompletionChoice:
         text, calls = read_tool_calls(answer.text) if with_tools else (answer.text, [])

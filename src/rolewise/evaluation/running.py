@@ -115,7 +115,7 @@ def run_plan(plan: Plan, log_dir: Path, *, description: str) -> Run:
         raise KeyboardInterrupt
     if log.status != "success":
         said = log.error.message if log.error else "no reason given"
-        # A refusal (of a prompt too long for the model, say) is for the user to mend; anything else may pass.
+        # A refusal (of a template that cannot render a row, say) is for the user to mend; anything else may pass.
         refused = said.startswith("ValueError(")
         again = "" if refused else "; the same command goes on"
         raise (ValueError if refused else RuntimeError)(

@@ -10,8 +10,10 @@ from inspect_ai.solver import TaskState
 
 from rolewise.evaluation import judging
 from rolewise.evaluation.asking import answer_key, keep_value, known_value
+from rolewise.evaluation.decoding import PromptTooLongError
 from rolewise.evaluation.outcomes import CLEAN
 from rolewise.evaluation.provider import RolewiseAPI
+from rolewise.evaluation.refusals import refusal_of
 from rolewise.evaluation.summary import robustness
 
 
@@ -61,7 +63,7 @@ def in_response() -> Scorer:
         witness = _witness(state)
         if witness is None:
             return None
-        return Score(value=float(judging.witness_in(state.output.completion, witness)))
+        return _unasked(state) or Score(value=float(judging.witness_in(state.output.completion, witness)))
 
     return score
 
@@ -74,7 +76,7 @@ def begins_with() -> Scorer:
         witness = _witness(state)
         if witness is None:
             return None
-        return Score(value=float(judging.begins_with(state.output.completion, witness)))
+        return _unasked(state) or Score(value=float(judging.begins_with(state.output.completion, witness)))
 
     return score
 
@@ -87,7 +89,7 @@ def rouge_l() -> Scorer:
         reference = _reference(state)
         if reference is None:
             return None
-        return Score(value=judging.rouge_l(state.output.completion, reference))
+        return _unasked(state) or Score(value=judging.rouge_l(state.output.completion, reference))
 
     return score
 
@@ -104,11 +106,16 @@ def reference_logprob(answers: str | None = None) -> Scorer:
         reference, model = _reference(state), get_model()
         if reference is None or not isinstance(model.api, RolewiseAPI):
             return None
+        if unasked := _unasked(state):
+            return unasked
         asked = state.messages[:-1]
         key = answer_key(model, asked, {}, "reference_logprob", reference)
         value = known_value(answers, key)
         if value is None:
-            value = await model.api.answer_logprob(asked, reference)
+            try:
+                value = await model.api.answer_logprob(asked, reference)
+            except PromptTooLongError as error:
+                return Score.unscored(explanation=str(error))
             keep_value(answers, key, value)
         return Score(value=float(value))
 
@@ -129,11 +136,19 @@ def win_rate(answers: str | None = None) -> Scorer:
         reference = _reference(state)
         if reference is None:
             return None
+        if unasked := _unasked(state):
+            return unasked
         grader = get_model(role="grader")
         value, verdicts = await prefers(grader, _question(state), state.output.completion, reference, answers=answers)
         return Score(value=value, explanation=" / ".join(verdicts))
 
     return score
+
+
+def _unasked(state: TaskState) -> Score | None:
+    """No verdict, and why, for a row that is too long for the model: there is no answer to be judged."""
+    reason = refusal_of(state.output)
+    return None if reason is None else Score.unscored(explanation=reason)
 
 
 def _reference(state: TaskState) -> str | None:

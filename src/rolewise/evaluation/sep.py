@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from rolewise.data.strict_json import Flaw, json_rows
 from rolewise.evaluation.outcomes import CEILING, CLEAN
 
 ATTACK = "sep"
@@ -19,28 +19,32 @@ def load_sep(path: Path) -> list[dict[str, Any]]:
     """The rows of a SEP file (a JSON array or JSONL).
 
     Raises:
-        ValueError: when the file is not JSON, a row lacks a field or has one that is not text, or stands twice.
+        ValueError: when the file is not JSON, a row lacks a field or has one that is not text, or stands twice; with
+            the row's place.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-        rows = json.loads(text) if text.lstrip().startswith("[") else [json.loads(x) for x in text.split("\n") if x]
-    except (UnicodeDecodeError, json.JSONDecodeError) as error:
-        raise ValueError(f"{path} is neither a JSON array nor JSONL: {error}") from error
-    seen: dict[tuple[str, ...], int] = {}
-    for number, row in enumerate(rows):
-        if not isinstance(row, Mapping):
-            raise ValueError(f"{path}[{number}] must be an object, not {type(row).__name__}")
+        text = path.read_bytes().decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start})") from error
+    rows: list[dict[str, Any]] = []
+    seen: dict[tuple[str, ...], str] = {}
+    for place, row in json_rows(str(path), text):
+        if isinstance(row, Flaw):
+            raise ValueError(f"{place}: {row.problem}")
+        if not isinstance(row, dict):
+            raise ValueError(f"{place} must be an object, not {type(row).__name__}")
+        fields = cast("dict[str, Any]", row)
         for field in _FIELDS:
-            value: Any = row.get(field)
+            value: Any = fields.get(field)
             if not isinstance(value, str) or not value.strip():
-                raise ValueError(f"{path}[{number}] needs text under {field!r}; a SEP row has {', '.join(_FIELDS)}")
-        key = tuple(row[field] for field in _FIELDS)
-        if key in seen:
-            raise ValueError(f"{path}[{number}] repeats row {seen[key]}; leave one of the two out")
-        seen[key] = number
+                raise ValueError(f"{place} needs text under {field!r}; a SEP row has {', '.join(_FIELDS)}")
+        key = tuple(fields[field] for field in _FIELDS)
+        if (first := seen.setdefault(key, place)) != place:
+            raise ValueError(f"{place} repeats {first}; leave one of the two out")
+        rows.append(fields)
     if not rows:
         raise ValueError(f"{path} has no rows")
-    return [dict(row) for row in rows]
+    return rows
 
 
 def sep_conditions(rows: Iterable[Mapping[str, Any]], *, instruction_role: str = "user") -> Iterator[dict[str, Any]]:

@@ -163,6 +163,20 @@ def mcnemar(first_only: int, second_only: int) -> float:
     return min(1.0, 2 * sum(math.comb(n, k) for k in range(least + 1)) / 2**n)
 
 
+def holm(ps: Sequence[float]) -> list[float]:
+    """P values corrected for their number by Holm's step-down procedure, in the same order.
+
+    Rejecting those of at most alpha keeps the chance of any false rejection at alpha, however the tests depend on
+    each other (Holm, 1979).
+    """
+    corrected = [0.0] * len(ps)
+    least = 0.0
+    for rank, place in enumerate(sorted(range(len(ps)), key=lambda place: ps[place])):
+        least = max(least, min(1.0, (len(ps) - rank) * ps[place]))
+        corrected[place] = least
+    return corrected
+
+
 def sign_flip(differences: Sequence[float], *, seed: int = 0, draws: int = 10_000) -> float:
     """The two-sided p value that paired differences have mean zero, by flipping their signs at random.
 

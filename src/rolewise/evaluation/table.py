@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rolewise.evaluation.outcomes import Criterion, Run
+from rolewise.evaluation.refusals import LEFT_OUT, refusals_line
 from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.summary import Difference, Summary, compare, summarise
 
@@ -94,7 +95,14 @@ def comparison_table(runs: Sequence[Run], criterion: Criterion = "in_response") 
             shown += [cell, difference]
         table.add_row(label, *shown, end_section=rule, style="bold" if label.endswith(("separation", "score")) else "")
     title = Text(f"{_title(runs)}, {criterion}: percent [95 % interval]\n", style="italic")
-    return Group(title, table, Text(_caption([label for label, *_ in rows], compared=len(runs) > 1), style="dim"))
+    caption = _caption([label for label, *_ in rows], compared=len(runs) > 1)
+    return Group(title, table, Text(caption, style="dim"), *(Text(line) for line in refused_lines(runs)))
+
+
+def refused_lines(runs: Sequence[Run]) -> list[str]:
+    """Which rows each model could not be asked, a line for each that has some."""
+    lines = [f"{run.label}: {refusals_line(run)}" for run in runs if run.refused]
+    return [*lines, f"rows that could not be asked have no score; {LEFT_OUT}"] if lines else []
 
 
 def _title(runs: Sequence[Run]) -> str:
@@ -137,7 +145,9 @@ def _caption(labels: Sequence[str], *, compared: bool) -> str:
 
 def _samples(summary: Summary) -> str:
     run = summary.run
-    return str(summary.n) if run.complete else f"{summary.n} ({len(run.outcomes)} of {run.expected} answers)"
+    if run.complete and not run.refused:
+        return str(summary.n)
+    return f"{summary.n} ({len(run.outcomes)} of {run.expected} answers)"
 
 
 def _nats(estimate: Estimate, *, signed: bool = False) -> str:

@@ -9,17 +9,15 @@ import logging
 import os
 import re
 import shutil
-import socket
 import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
-from urllib.request import getproxies
+from typing import TYPE_CHECKING, Any, cast
 
 import torch
-from huggingface_hub import constants, try_to_load_from_cache
+from huggingface_hub import try_to_load_from_cache
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig, PreTrainedModel
 
+from rolewise.hub import unreachable
 from rolewise.modeling.attach import attach
 from rolewise.modeling.families import MODEL_TYPE_PREFIX, register
 from rolewise.modeling.mixin import SegmentedCausalLM
@@ -108,6 +106,7 @@ def load_tokenizer(name: str | os.PathLike[str]) -> PreTrainedTokenizerBase:
     source = _resolve(name)
     if source.suffix == ".gguf":
         return AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
+    _require_objects(source, _TOKENIZER_FILES)
     if (source / "adapter_config.json").exists():
         if not (source / "tokenizer_config.json").exists():
             return load_tokenizer(_adapter_base(source))
@@ -180,6 +179,7 @@ def _read(name: str, *, dtype: torch.dtype | str, **options: Any) -> PreTrainedM
     path = Path(name)
     if path.suffix == ".gguf":
         return _read_gguf(path, dtype=dtype)
+    _require_objects(path, _MODEL_FILES)
     if (path / "adapter_config.json").exists():
         return _read_adapter(path, dtype=dtype, **options)
     model_type = _model_type(name)
@@ -199,7 +199,48 @@ def _read_adapter(path: Path, *, dtype: torch.dtype | str, **options: Any) -> Pr
 
 
 def _adapter_base(path: Path) -> str:
-    return json.loads((path / "adapter_config.json").read_text(encoding="utf-8"))["base_model_name_or_path"]
+    """The model that an adapter is for."""
+    file = path / "adapter_config.json"
+    base = _read_object(file).get("base_model_name_or_path")
+    if not isinstance(base, str) or not base:
+        raise ValueError(
+            f"{file} names no base model under base_model_name_or_path, but {base!r:.80}; write the base model's "
+            "directory or hub id there, or save the adapter again"
+        )
+    return base
+
+
+_MODEL_FILES = ("config.json", "adapter_config.json", "generation_config.json", "model.safetensors.index.json")
+_TOKENIZER_FILES = (
+    "config.json", "adapter_config.json", "tokenizer_config.json", "tokenizer.json", "special_tokens_map.json",
+    "added_tokens.json", "chat_template.json",
+)  # fmt: skip
+"""What transformers and PEFT read of a directory: an object each."""
+
+
+def _require_objects(directory: Path, names: tuple[str, ...]) -> None:
+    for name in names:
+        if (directory / name).is_file():
+            _read_object(directory / name)
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    """The JSON object in a file of a model directory.
+
+    Raises:
+        ValueError: when it holds something else; what reads it next would only say that a list has no keys.
+    """
+    try:
+        value: Any = json.loads(path.read_text(encoding="utf-8"))
+        problem = f"a {type(value).__name__}"
+    except (ValueError, RecursionError) as error:  # UnicodeDecodeError is a ValueError
+        value, problem = None, f"no JSON ({error})"
+    if not isinstance(value, dict):
+        raise ValueError(
+            f"{path} must hold a JSON object, such as {{...}}, but holds {problem}; save the model again with "
+            "save_pretrained (the tokenizer, too), or copy the file again"
+        )
+    return cast("dict[str, Any]", value)
 
 
 def _read_gguf(path: Path, dtype: torch.dtype | str = torch.float32) -> PreTrainedModel:
@@ -235,26 +276,20 @@ def _model_type(name: str) -> str:
 
 
 def _require_hub(name: str) -> None:
-    """Say at once that a name is no model here where there is no hub to ask; its client would try for half a minute.
+    """Say at once that a name is no model here where there is no hub to ask.
 
     Raises:
         FileNotFoundError: when the hub's host has no address, and the model is not in the hub's cache.
     """
-    host = urlsplit(constants.ENDPOINT).hostname
     try:
         cached = isinstance(try_to_load_from_cache(name, "config.json"), str)
     except ValueError:  # no name of the hub's form: transformers will say so
         return
-    if cached or constants.HF_HUB_OFFLINE or getproxies():
-        return
-    try:
-        socket.getaddrinfo(host, None)
-    except socket.gaierror as error:
-        if error.errno == socket.EAI_NONAME:  # not one that may pass
-            raise FileNotFoundError(
-                f"no model {name!r}: it is not a directory here, not {PACKAGED!r}, and the hub cannot be reached "
-                f"({host}: {error.strerror}); check the name, or the network"
-            ) from error
+    if not cached and (why := unreachable()):
+        raise FileNotFoundError(
+            f"no model {name!r}: it is not a directory here, not {PACKAGED!r}, and the hub cannot be reached ({why}); "
+            "check the name, or the network"
+        )
 
 
 def _explained(name: str, error: Exception) -> Exception:

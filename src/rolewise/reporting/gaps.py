@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rolewise.evaluation.outcomes import CEILING, CLEAN, Outcome
+from rolewise.evaluation.refusals import LEFT_OUT, refusals_line
 from rolewise.reporting.wording import listed, shown
 
 if TYPE_CHECKING:
@@ -24,8 +25,10 @@ _WITHOUT_DELIMITERS = (CLEAN, CEILING, "naive")
 def arm_gaps(arm: Arm) -> list[str]:
     """What one run lacks."""
     run, gaps = arm.run, list[str]()
+    if run.refused:
+        gaps.append(f"{arm.label}: {shown(refusals_line(run, 12))}; {LEFT_OUT}.")
     if not run.outcomes:
-        return [f"{arm.label}: no answers (of {run.expected}); it is left out of tables and figures."]
+        return [*gaps, f"{arm.label}: no answers (of {run.expected}); it is left out of tables and figures."]
     if not run.complete:
         gaps.append(
             f"{arm.label}: the run is incomplete, {len(run.outcomes)} of {run.expected} answers. "
@@ -46,6 +49,12 @@ def arm_gaps(arm: Arm) -> list[str]:
         gaps.append(
             f"{arm.label}: the ceiling is {100 * summary.ceiling.value:.0f} %. It follows few payloads even in the "
             "instruction, so robust accuracy says little; look at the separation."
+        )
+    likely, clean = summary.utility.get("reference_logprob"), summary.utility.get("rouge_l")
+    if likely and clean and likely.n < clean.n:
+        gaps.append(
+            f"{arm.label}: {clean.n - likely.n} of {clean.n} unattacked samples have no likelihood of the reference: "
+            "with that answer they are too long for the model."
         )
     if not summary.utility and run.suite != "sep":  # SEP has no reference answers
         gaps.append(f"{arm.label}: no measure of utility.")

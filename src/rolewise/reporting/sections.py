@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -11,10 +12,13 @@ from typing import Any
 
 from rolewise.attacks import IN_DOMAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS
 from rolewise.evaluation.outcomes import CEILING, CLEAN, CRITERIA, Criterion, Run
+from rolewise.evaluation.statistics import holm
 from rolewise.evaluation.summary import Difference, Summary, by_data_length, compare, summarise
 from rolewise.reporting.gaps import arm_gaps, incomparable, section_gaps
 from rolewise.reporting.wording import flat, listed, shown, suite_name
 
+MOST_FOR_ALL_PAIRS = 4
+"""With more runs than this, each is compared with one baseline only: ten runs would make 45 pairs."""
 LEAST_IN_PART = 5
 """Samples that a part by data length needs: the figures of fewer say nothing."""
 _DIGEST = re.compile(r"[0-9a-f]{16,64}")
@@ -70,6 +74,8 @@ class Compared:
     run: Arm
     reference: Arm
     differences: dict[Criterion, dict[str, Difference]]
+    corrected: dict[Criterion, dict[str, float]]
+    """The p values of the differences that have one, corrected by Holm's procedure for the pairs shown."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,6 +104,9 @@ class Section:
     criterion: Criterion
     confidence: float
     compared: list[Compared]
+    """The pairs shown."""
+    baseline: str | None
+    """The label of the run that all others are compared with; None when all pairs are."""
     parts: list[LengthPart]
     """By data length, shortest first, those that have samples enough; empty when the rows don't state it."""
     gaps: list[str]
@@ -164,7 +173,7 @@ def same(values: Sequence[str], arms: Sequence[Arm]) -> str:
 
 
 def build_sections(runs: Sequence[Run], *, criterion: Criterion = "in_response", confidence: float = 0.95,
-                   seed: int = 0) -> list[Section]:  # fmt: skip
+                   seed: int = 0, baseline: str | None = None) -> list[Section]:  # fmt: skip
     """One section for each suite, in the order in which the suites come.
 
     Args:
@@ -172,28 +181,25 @@ def build_sections(runs: Sequence[Run], *, criterion: Criterion = "in_response",
         criterion: what counts as followed on the page; tables in CSV have both criteria.
         confidence: of every interval.
         seed: of the bootstrap.
+        baseline: the label of the run that the others are compared with. By default each is compared with each, or,
+            where there are more than four, with the first.
+
+    Raises:
+        ValueError: for an unknown criterion, or when no run has the label `baseline` (the nearest is named).
     """
     if criterion not in CRITERIA:
         raise ValueError(f"criterion={criterion!r} must be one of {', '.join(CRITERIA)}")
+    _require_label(baseline, [run.label for run in runs])
     options: dict[str, Any] = {"confidence": confidence, "seed": seed}
-    from tqdm import tqdm
 
     sections: list[Section] = []
     for suite in dict.fromkeys(run.suite for run in runs):
         arms = _arms([run for run in runs if run.suite == suite], options)
         measured = [arm for arm in arms if arm.summaries]
-        compared: list[Compared] = []
         gaps = [line for arm in arms for line in arm_gaps(arm)]
         gaps += section_gaps(arms)
-        pairs = list(combinations(measured, 2))
-        for reference, run in tqdm(pairs, "comparing", leave=False, disable=None):  # a later run minus an earlier one
-            if reason := incomparable(run, reference):
-                gaps.append(f"{run.label} and {reference.label} are not compared: {reason}.")
-                continue
-            found: dict[Criterion, dict[str, Difference]] = {
-                one: compare(run.summaries[one], reference.summaries[one], **options) for one in CRITERIA
-            }
-            compared.append(Compared(run=run, reference=reference, differences=found))
+        chosen = _baseline(measured, baseline, gaps)
+        compared = _comparisons(measured, chosen, options, gaps)
         parts = _length_parts(measured, options)
         if parts is None:
             gaps.append("The rows do not state the length of their data, so nothing is shown by length.")
@@ -202,8 +208,72 @@ def build_sections(runs: Sequence[Run], *, criterion: Criterion = "in_response",
             gaps.append(f"By length of the data, parts of fewer than {LEAST_IN_PART} samples are left out: {left_out}.")
         kept = [part for part in parts or () if part.n >= LEAST_IN_PART]
         sections.append(Section(suite=suite, arms=arms, criterion=criterion, confidence=confidence, compared=compared,
-                                parts=kept, gaps=gaps))  # fmt: skip
+                                baseline=chosen and chosen.label, parts=kept, gaps=gaps))  # fmt: skip
     return sections
+
+
+def _require_label(baseline: str | None, labels: Sequence[str]) -> None:
+    if baseline is not None and baseline not in labels and shown(baseline) not in map(shown, labels):
+        near = difflib.get_close_matches(baseline, labels, n=1, cutoff=0.4)
+        hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(dict.fromkeys(labels))}"
+        raise ValueError(f"baseline={baseline!r}: no run is called so; {hint}")
+
+
+def _baseline(arms: Sequence[Arm], wanted: str | None, gaps: list[str]) -> Arm | None:
+    """The run that the others are compared with, or None for all pairs; what is not shown for it is said."""
+    if wanted is not None:
+        found = next((arm for arm in arms if shown(wanted) in (arm.label, shown(arm.run.label))), None)
+        if found is not None:
+            return found
+        gaps.append(f"The baseline {shown(wanted)} has no answers here.")
+    if len(arms) <= MOST_FOR_ALL_PAIRS:
+        return None
+    pairs = len(arms) * (len(arms) - 1) // 2
+    gaps.append(
+        f"{len(arms)} runs make {pairs} pairs: only the differences to {arms[0].label}, the first, are shown "
+        "(--baseline NAME takes another)."
+    )
+    return arms[0]
+
+
+def _comparisons(arms: Sequence[Arm], baseline: Arm | None, options: dict[str, Any], gaps: list[str]) -> list[Compared]:
+    """All pairs, a later run minus an earlier one, or each run minus the baseline."""
+    from tqdm import tqdm
+
+    pairs = (
+        list(combinations(arms, 2)) if baseline is None else [(baseline, arm) for arm in arms if arm is not baseline]
+    )
+    found: list[tuple[Arm, Arm, dict[Criterion, dict[str, Difference]]]] = []
+    for reference, run in tqdm(pairs, "comparing", leave=False, disable=None):
+        if reason := incomparable(run, reference):
+            gaps.append(f"{run.label} and {reference.label} are not compared: {reason}.")
+            continue
+        differences: dict[Criterion, dict[str, Difference]] = {
+            one: compare(run.summaries[one], reference.summaries[one], **options) for one in CRITERIA
+        }
+        found.append((run, reference, differences))
+    corrected = _corrected([differences for _, _, differences in found])
+    return [
+        Compared(run=run, reference=reference, differences=differences, corrected=ps)
+        for (run, reference, differences), ps in zip(found, corrected, strict=True)
+    ]
+
+
+def _corrected(
+    pairs: Sequence[dict[Criterion, dict[str, Difference]]],
+) -> list[dict[Criterion, dict[str, float]]]:
+    """Each pair's p values, corrected for the number of pairs that test the same figure by the same criterion."""
+    corrected: list[dict[Criterion, dict[str, float]]] = [{one: {} for one in CRITERIA} for _ in pairs]
+    for criterion in CRITERIA:
+        for name in dict.fromkeys(name for pair in pairs for name in pair[criterion]):
+            tested = [
+                (place, p)
+                for place, pair in enumerate(pairs)
+                if name in pair[criterion] and (p := pair[criterion][name].p) is not None
+            ]
+            for (place, _), p in zip(tested, holm([p for _, p in tested]), strict=True):
+                corrected[place][criterion][name] = p
+    return corrected
 
 
 def _arms(runs: Sequence[Run], options: dict[str, Any]) -> list[Arm]:

@@ -127,7 +127,7 @@ def _attacks(section: Section) -> Table:
 
 
 def _differences(section: Section) -> Table:
-    left_out = set(section.attacks)
+    left_out, several = set(section.attacks), len(section.compared) > 1
     for group in section.groups:
         left_out |= {f"{group} {kind}" for kind in ("worst", "union") if kind not in section.kinds(group)}
     rows = [
@@ -136,7 +136,8 @@ def _differences(section: Section) -> Table:
             _text(pair.reference.label),
             _text(figure_name(name)),
             _figure(difference.estimate, name, signed=True),
-            Cell(p_value(difference.p), "" if difference.p is None else round(difference.p, 6)),
+            _p(difference.p),
+            *([_p(pair.corrected[section.criterion].get(name))] if several else []),
             Cell(str(difference.estimate.n), difference.estimate.n),
         ]
         for pair in section.compared
@@ -147,13 +148,20 @@ def _differences(section: Section) -> Table:
         key="differences",
         title="Differences between runs",
         columns=[Column("run"), Column("reference"), Column("figure"), Column("difference", True), Column("p", True),
-                 Column("n", True)],
+                 *([Column("p (Holm)", True)] if several else []), Column("n", True)],
         rows=rows,
-        caption="Run minus reference (an earlier run), paired on the samples that both have, in percentage points. "
-        "p: McNemar's exact test for shares, a sign-flip test for means, not corrected for the number of comparisons. "
-        f"Each attack's difference is in differences.csv. {_basis(section)}",
+        caption=f"Run minus reference ({'an earlier run' if section.baseline is None else section.baseline}), paired "
+        "on the samples that both have, in percentage points. "
+        "p: McNemar's exact test for shares, a sign-flip test for means. "
+        + (f"p (Holm): corrected for the {len(section.compared)} pairs shown, each figure on its own. " if several
+           else "")
+        + f"Each attack's difference is in differences.csv. {_basis(section)}",
         empty="There are no two runs that can be compared.",
     )  # fmt: skip
+
+
+def _p(value: float | None) -> Cell:
+    return Cell(p_value(value), "" if value is None else round(value, 6))
 
 
 def _lengths(section: Section) -> Table:
@@ -199,11 +207,12 @@ def _runs(section: Section) -> Table:
     for arm in section.arms:
         run = arm.run
         settings = ", ".join(f"{shown(name)}={shown(value)}" for name, value in sorted(arm.settings.items()))
+        answers = f"{len(run.outcomes)} of {run.expected}" + (f", {len(run.refused)} too long" if run.refused else "")
         rows.append(
             [
                 _text(arm.label),
                 _text(arm.model),
-                Cell(f"{len(run.outcomes)} of {run.expected}", len(run.outcomes)),
+                Cell(answers, len(run.outcomes)),
                 _text("yes" if run.complete else "no"),
                 _text(shown(run.created)),
                 _text(settings or "not stated"),
@@ -238,9 +247,10 @@ def csv_files(sections: Sequence[Section]) -> dict[str, str]:
     """The CSV files by name; shares are between 0 and 1. A file without rows has its heading."""
     return {
         "runs.csv": _csv(
-            (*_ABOUT, "probe", "created", "complete", "answers", "expected", "samples", "settings"),
+            (*_ABOUT, "probe", "created", "complete", "answers", "expected", "too_long", "samples",
+             "settings"),
             ([*_about(section, arm), arm.run.probe and shown(arm.run.probe), shown(arm.run.created), arm.run.complete,
-              len(arm.run.outcomes), arm.run.expected, len({one.id for one in arm.run.outcomes}),
+              len(arm.run.outcomes), arm.run.expected, len(arm.run.refused), len({one.id for one in arm.run.outcomes}),
               json.dumps({name: shown(value) for name, value in sorted(arm.settings.items())}, ensure_ascii=True)]
              for section in sections for arm in section.arms),
         ),
@@ -256,10 +266,11 @@ def csv_files(sections: Sequence[Section]) -> dict[str, str]:
         ),
         "differences.csv": _csv(
             ("suite", "run", "reference", "model", "reference_model", "data", "seed", "versions", "confidence",
-             "criterion", "figure", "n", "difference", "low", "high", "p"),
+             "criterion", "figure", "n", "difference", "low", "high", "p", "p_holm"),
             ([section.suite, pair.run.label, pair.reference.label, pair.run.model, pair.reference.model,
               pair.run.data, pair.run.seed, pair.run.versions, section.confidence, criterion, name,
-              *_parts(found.estimate), found.p if found.p is None else _rounded(found.p)]
+              *_parts(found.estimate), *(one if one is None else _rounded(one)
+                                         for one in (found.p, pair.corrected[criterion].get(name)))]
              for section in sections for pair in section.compared for criterion in CRITERIA
              for name, found in pair.differences[criterion].items()),
         ),

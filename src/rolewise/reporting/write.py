@@ -23,8 +23,9 @@ def write_report(
 ) -> list[Path]:
     """Write report.md, CSV files, figures (PNG and SVG) and index.html; the same runs give the same bytes.
 
-    What is missing, or mixed, is said in the report. Files appear whole, index.html last. Figures of an earlier report
-    that this one does not have are removed.
+    What is missing, or mixed, is said in the report. Files appear whole, index.html last; until then a page that says
+    so stands in its place, by which a report that was killed is known and can be made again. Figures of an earlier
+    report that this one does not have are removed.
 
     Args:
         sections: from `build_sections`; none at all gives a report that says so.
@@ -60,6 +61,8 @@ def write_report(
         title=title, lead=lead, footer=footer, gaps=gaps, sections=sections, drawings=drawn, text=text
     ).encode()
     (target / FIGURES).mkdir(parents=True, exist_ok=True)
+    if not (target / "index.html").exists():
+        _put(target / "index.html", _UNFINISHED.encode())
     for stale in (target / FIGURES).iterdir():
         if f"{FIGURES}/{stale.name}" not in contents and _OURS.fullmatch(stale.name):
             stale.unlink()
@@ -94,6 +97,12 @@ def check_target(directory: str | Path) -> None:
 
 MARK = '<meta name="generator" content="rolewise report">'
 """In a report's index.html (page.html.j2): what may be replaced by the next report."""
+_UNFINISHED = f"""<!doctype html>
+<meta charset="utf-8">
+{MARK}
+<title>Unfinished report</title>
+<p>This report is not finished. If nothing is writing it any more, make it again: rolewise report.</p>
+"""
 _WRITTEN = ("index.html", "report.md", "runs.csv", "attacks.csv", "figures.csv", "differences.csv", "data_length.csv")
 
 
@@ -103,7 +112,7 @@ def _need(*modules: str) -> None:
             raise ImportError(f"a report needs {name}; in your clone of Rolewise: pip install -e '.[eval]'")
 
 
-_OURS = re.compile(r"[\w-]+-(attacks|overall|radar|separation|length)\.(png|svg)")
+_OURS = re.compile(r"[\w-]+-(attacks|overall|radar|separation|length)\.(png|svg)|\.[\w-]+\.(png|svg)\.tmp")
 
 
 def _put(path: Path, body: bytes) -> Path:

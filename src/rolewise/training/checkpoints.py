@@ -41,7 +41,7 @@ def is_complete(checkpoint: Path) -> bool:
     """Whether `mark_complete` was reached and no file was lost or cut since."""
     try:
         sizes = json.loads((checkpoint / _MARKER).read_text(encoding="utf-8"))["sizes"]
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):  # absent, cut short, or something else
         return False
     return sizes == _sizes(checkpoint)
 
@@ -61,9 +61,9 @@ def _is_finite(checkpoint: Path) -> bool:
     """Whether all that was logged before this checkpoint is finite (Rolewise 0.1.0 also wrote others)."""
     try:
         history = json.loads((checkpoint / "trainer_state.json").read_text(encoding="utf-8"))["log_history"]
-    except (OSError, ValueError, KeyError):
+        values = [value for entry in history for value in entry.values()]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return True
-    values = [value for entry in history for value in entry.values()]
     return all(math.isfinite(value) for value in values if isinstance(value, float))
 
 

@@ -42,13 +42,13 @@ class TrainConfig:
     data_format: Literal["auto", "conversations", "alpaca"] = "auto"
     """Shape of a row: {"messages": [...]}, or {"instruction", "input", "output"}; auto looks at the first row."""
     eval_data: str | None = None
-    """Rows for the evaluation loss, as `data`."""
+    """Rows for the evaluation loss, as `data`; by default none is computed."""
     eval_split: str = "test"
     """The split of a hub dataset in `eval_data`."""
     skip_bad: bool = False
     """Leave out rows that cannot be used, and count them, instead of stopping at the first one."""
     max_rows: int | None = None
-    """Use only the first so many rows."""
+    """Use only the first so many rows; by default all."""
 
     ise: bool = True
     """Train with segment embeddings. False is the delimiter arm: the table is zero and frozen and the saved model
@@ -74,7 +74,7 @@ class TrainConfig:
     table_init_std: float | None = None
     """Standard deviation of a new table; 0.01 (the paper's) when neither this nor the ratio is given."""
     table_init_ratio: float | None = None
-    """The same, relative to the RMS of the model's token embeddings."""
+    """The same, relative to the RMS of the model's token embeddings; in place of `table_init_std`."""
 
     learning_rate: float = 2e-5
     """Peak learning rate of the weights."""
@@ -91,7 +91,7 @@ class TrainConfig:
     epochs: float = 1.0
     """Passes over the data."""
     max_steps: int | None = None
-    """Stop after so many optimizer steps, whatever `epochs` says."""
+    """Stop after so many optimizer steps, whatever `epochs` says; by default `epochs` decides."""
     batch_size: int = 8
     """Rows (packed rows, with packing) of one forward pass on each process."""
     gradient_accumulation: int = 1
@@ -115,11 +115,11 @@ class TrainConfig:
     logging_steps: int = 10
     """Report the loss every so many steps."""
     save_steps: int | None = None
-    """Write a checkpoint every so many steps; at the end of each epoch when None."""
+    """Write a checkpoint every so many steps; by default at the end of each epoch."""
     keep_checkpoints: int = 1
     """How many checkpoints to keep; 0 keeps all."""
     eval_steps: int | None = None
-    """Compute the evaluation loss every so many steps; at the end of each epoch when None."""
+    """Compute the evaluation loss every so many steps; by default at the end of each epoch."""
     report_to: str = "none"
     """Where metrics go: none, tensorboard, wandb, mlflow, ... (separate several by commas)."""
     resume: Literal["auto", "never"] = "auto"
@@ -186,6 +186,14 @@ def as_begun(config: TrainConfig, stored: dict[str, Any]) -> TrainConfig:
     return dataclasses.replace(config, **{key: was for key, was in _BEFORE.items() if key not in stored})
 
 
+def carried_over(config: TrainConfig, stored: dict[str, Any]) -> str:
+    """What `as_begun` changes, for people; empty when nothing."""
+    begun = as_begun(config, stored)
+    changed = [name for name in _BEFORE if getattr(config, name) != getattr(begun, name)]
+    told = ", ".join(f"{name}={getattr(begun, name)!r} in place of {getattr(config, name)!r}" for name in changed)
+    return f"begun by a version that did not have {', '.join(changed)}: it goes on as it was, {told}" if changed else ""
+
+
 def _plain(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: _plain(item) for key, item in value.items()}
@@ -204,10 +212,20 @@ def _read_yaml(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} is nested too deeply for a recipe; it is a mapping of settings") from error
     if not isinstance(values, dict) or not isinstance(node, yaml.MappingNode):
         raise ValueError(f"{path} must be a YAML mapping such as 'model: smollm2-135m', not {type(values).__name__}")
-    keys = [key.value for key, _ in node.value]
-    if twice := sorted({key for key in keys if keys.count(key) > 1}):
+    if twice := _given_twice(node):
         raise ValueError(f"{path} gives {', '.join(twice)} more than once; keep one")
     return {str(key): value for key, value in values.items()}
+
+
+def _given_twice(node: Any, prefix: str = "") -> list[str]:
+    """The keys that a YAML mapping has more than once, at any depth, by dotted names; its reader keeps the last."""
+    import yaml
+
+    pairs: list[tuple[Any, Any]] = node.value if isinstance(node, yaml.MappingNode) else []
+    keys = [prefix + str(key.value) for key, _ in pairs]
+    twice = {key for key in keys if keys.count(key) > 1}
+    below = [one for key, (_, value) in zip(keys, pairs, strict=True) for one in _given_twice(value, f"{key}.")]
+    return sorted(twice.union(below))
 
 
 _OTHER_NAMES = {

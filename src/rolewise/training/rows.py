@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from rolewise.data.strict_json import Flaw, json_rows, json_value
+from rolewise.hub import unreachable
 from rolewise.messages import REASONING_FIELDS
 
 RowFormat = Literal["auto", "conversations", "alpaca"]
@@ -62,8 +63,8 @@ def read_rows(source: str, *, split: str = "train", form: RowFormat = "auto") ->
     else:
         pairs, strict = _from_hub(source, split), False
     for place, value in pairs:
-        if isinstance(value, BadRow):
-            yield value
+        if isinstance(value, Flaw):
+            yield BadRow(problem=f"{place}: {value.problem}")
             continue
         try:
             yield parse_row(value, place=place, form=form, strict=strict)
@@ -145,47 +146,36 @@ def _from_file(path: Path) -> Iterator[tuple[str, Any]]:
             start = file.read(4096).lstrip("\ufeff \t\r\n")[:1]
             file.seek(0)
             if start == "[":
-                yield from _from_array(path, file.read())
+                yield from json_rows(str(path), file.read().lstrip("\ufeff"))
                 return
             for number, line in enumerate(file, 1):
-                text = line.lstrip("\ufeff").strip()
-                if not text:
-                    continue
-                place = f"{path}:{number}"
-                try:
-                    yield place, json.loads(text)
-                except json.JSONDecodeError as error:
-                    problem = f"{place}: not valid JSON ({error.msg} at column {error.colno}): {_short(text)}"
-                    yield place, BadRow(problem=problem)
-                except (ValueError, RecursionError) as error:  # a number of too many digits, lists in lists in lists
-                    yield place, BadRow(problem=f"{place}: cannot be read ({error}): {_short(text)}")
+                if text := line.lstrip("\ufeff").strip():  # a line at a time: training data may be large
+                    value = json_value(text)
+                    yield f"{path}:{number}", _quoted(value, text) if isinstance(value, Flaw) else value
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not UTF-8 text ({error.reason} at byte {error.start})") from error
     except PermissionError as error:
         raise PermissionError(f"no permission to read {path}") from error
 
 
-def _from_array(path: Path, text: str) -> Iterator[tuple[str, Any]]:
-    try:
-        values = json.loads(text.lstrip("\ufeff"))
-    except json.JSONDecodeError as error:
-        hint = ""
-        if error.msg == "Extra data":
-            hint = '; a row of JSONL must be an object: wrap each list of messages, {"messages": [...]}'
-        raise ValueError(
-            f"{path}:{error.lineno}: not valid JSON ({error.msg} at column {error.colno}){hint}"
-        ) from error
-    for index, value in enumerate(values):
-        yield f"{path}[{index}]", value
+def _quoted(flaw: Flaw, text: str) -> Flaw:
+    return Flaw(problem=f"{flaw.problem}: {_short(text)}")
 
 
 def _from_hub(name: str, split: str) -> Iterator[tuple[str, Any]]:
     try:
         import datasets
+        import datasets.config
     except ImportError as error:
         raise ImportError(
             f"{name!r} is no file here; reading it from the hub needs datasets: pip install 'rolewise[train]'"
         ) from error
+    cached = Path(datasets.config.HF_DATASETS_CACHE) / name.replace("/", "___")
+    if not cached.exists() and (why := unreachable()):  # the hub's client would try for half a minute
+        raise FileNotFoundError(
+            f"no data {name!r}: it is not a file here, and the hub cannot be reached ({why}); check the name, or the "
+            "network"
+        )
     try:
         rows: Any = datasets.load_dataset(name, split=split)
     except Exception as error:

@@ -17,7 +17,7 @@ from transformers import TrainerCallback, TrainingArguments, set_seed
 from rolewise.collation import RoleCollator
 from rolewise.modeling import SegmentedCausalLM, apply_template, load_model, load_tokenizer
 from rolewise.training import checkpoints
-from rolewise.training.config import TrainConfig, as_begun, config_to_dict, differing_keys
+from rolewise.training.config import TrainConfig, as_begun, carried_over, config_to_dict, differing_keys
 from rolewise.training.lora import require_peft
 from rolewise.training.packing import require_packing, separates_documents
 from rolewise.training.prepare import Prepared, prepare_data
@@ -105,7 +105,9 @@ def train(
     main = arguments.process_index == 0
     tell = say if main else _silent
     stored = _stored_run(output)
+    as_it_was = ""
     if stored is not None:
+        as_it_was = carried_over(config, stored["config"])
         config = as_begun(config, stored["config"])
         _require_same(config, stored, output)
     else:
@@ -114,6 +116,8 @@ def train(
     if stored is not None and stored["result"] is not None:
         tell(f"{output} holds this run, finished; name another output_dir for a new one")
         return dataclasses.replace(TrainResult(**stored["result"]), already_done=True)
+    if as_it_was:
+        tell(f"{output} was {as_it_was}")
     set_seed(config.seed)
     model, tokenizer = _model(config)
     data = _data(config, tokenizer, model, evaluation=False, shown=main and progress is not None)
@@ -183,14 +187,16 @@ def _stored_run(output: Path) -> dict[str, Any] | None:
     path = output / RUN_FILE
     if not path.exists():
         return None
-    stored: dict[str, Any] = {}
+    stored: Any = None
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
-        missing = {"config", "data", "result"} - stored.keys()
-    except (ValueError, AttributeError) as error:
-        missing = {str(error)}
-    if missing:
-        raise ValueError(f"{path} is damaged ({', '.join(missing)}); delete {output} or name another output_dir")
+        damage = ", ".join(sorted({"config", "data", "result"} - stored.keys()))
+        if not damage and not (isinstance(stored["config"], dict) and isinstance(stored["result"], dict | None)):
+            damage = "config or result is no object"
+    except (ValueError, AttributeError, RecursionError) as error:
+        damage = str(error)
+    if damage:
+        raise ValueError(f"{path} is damaged ({damage}); delete {output} or name another output_dir")
     return stored
 
 

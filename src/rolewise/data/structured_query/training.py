@@ -130,18 +130,21 @@ def build(
         sources: files, or names of hub datasets (see `read_examples`), mixed.
         drop_test: files of test rows; what has the instruction and input of one of them is left out.
         split: the split of hub datasets.
-        skip_bad: leave out rows that cannot be used, and count them, instead of stopping at the first one.
+        skip_bad: leave out rows that cannot be used, and count them, instead of stopping at the first one; those of
+            `drop_test`, too.
         **settings: the fields of `Settings`.
 
     Raises:
         FileNotFoundError: when a source or test file does not exist.
-        ValueError: for a bad row (unless `skip_bad`), a setting out of range, or when no row is left.
+        ValueError: for a bad row of a source or a test file (unless `skip_bad`), a setting out of range, or when no
+            row is left.
     """
     chosen = Settings(**settings)
     counts: Counter[str] = Counter()
     problems: list[str] = []
     read = list(_read(sources, split, skip_bad, counts, problems))
-    pool = list(_usable(read, drop_test, chosen, counts))
+    tested = _tested(drop_test, skip_bad, counts, problems)
+    pool = list(_usable(read, tested, chosen, counts))
     order = _drawn(pool, len(sources), chosen)
     entries = order if chosen.max_rows is None else order[: chosen.max_rows]
     counts["over the maximum"] = len(pool) - len(entries)
@@ -156,7 +159,8 @@ def build(
             "sources, or raise max_injected_chars"
         )
     rows = list(_rows(entries, donors, chosen))
-    names = ("read", "bad", "duplicate", "in the test set", "without input", "too short or long", "over the maximum")
+    names = ("read", "bad", "duplicate", "in the test set", "without input", "too short or long", "over the maximum",
+             "bad test rows")  # fmt: skip
     summary = {name: counts[name] for name in names}
     written = Counter(row["meta"]["condition"] for row in rows)
     summary |= {name: written[name] for name in (CLEAN, *ATTACKS, TWIN)} | {"written": len(rows)}
@@ -170,12 +174,29 @@ def _read(
         for example in read_examples(source, split=split):
             counts["read"] += 1
             if isinstance(example, BadExample):
-                if not skip_bad:
-                    raise ValueError(f"{example.problem} (skip_bad, --skip-bad, leaves such rows out)")
+                _skip(example, skip_bad, problems)
                 counts["bad"] += 1
-                problems.append(example.problem)
                 continue
             yield _Entry(f"{label}[{example.index}]", number, example)
+
+
+def _tested(paths: Sequence[str], skip_bad: bool, counts: Counter[str], problems: list[str]) -> set[tuple[str, str]]:
+    """The keys of the test rows. One that cannot be read might be among the training rows, so it is not passed over."""
+    found: set[tuple[str, str]] = set()
+    for path in paths:
+        for example in read_examples(path, answered=False):
+            if isinstance(example, BadExample):
+                _skip(example, skip_bad, problems)
+                counts["bad test rows"] += 1
+            else:
+                found.add(example.key)
+    return found
+
+
+def _skip(bad: BadExample, skip_bad: bool, problems: list[str]) -> None:
+    if not skip_bad:
+        raise ValueError(f"{bad.problem} (skip_bad, --skip-bad, leaves such rows out)")
+    problems.append(bad.problem)
 
 
 def _labels(sources: Sequence[str]) -> list[str]:
@@ -189,14 +210,8 @@ def _labels(sources: Sequence[str]) -> list[str]:
 
 
 def _usable(
-    entries: Iterable[_Entry], drop_test: Sequence[str], chosen: Settings, counts: Counter[str]
+    entries: Iterable[_Entry], tested: set[tuple[str, str]], chosen: Settings, counts: Counter[str]
 ) -> Iterator[_Entry]:
-    tested = {
-        example.key
-        for path in drop_test
-        for example in read_examples(path, answered=False)
-        if isinstance(example, Example)
-    }
     seen: set[tuple[str, str]] = set()
     for entry in entries:
         example = entry.example
