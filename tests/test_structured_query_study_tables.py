@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -10,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from benchmarks.structured_query import figures, tables
+from benchmarks.structured_query import figures, inside, tables
 from benchmarks.structured_query.estimates import Arm, Study, differences_over_seeds, figures_over_seeds, resampled
 from benchmarks.structured_query.readings import restored
 from matplotlib.figure import Figure
 
 from rolewise.evaluation import Summary, compare, summarise
+from rolewise.inspection import Inspection, Measurement
 from tests.structured_query_results import (
     ATTACKS,
     STRONG,
@@ -310,11 +310,37 @@ def test_without_results_the_command_names_the_study(tmp_path: Path, monkeypatch
         run_command(monkeypatch, "--results", str(tmp_path))
 
 
-def test_what_was_measured_inside_a_model_changes_nothing_yet(tmp_path: Path) -> None:
-    plain = stored("clean/delimiter/0")
-    looked = {**copy.deepcopy(plain), "inspection": {"attention": [0.1, 0.2]}}
-    (with_it,) = write(tmp_path / "with", looked)
-    (without,) = write(tmp_path / "without", plain)
-    assert with_it.inspection == {"attention": [0.1, 0.2]}
-    assert without.inspection is None
-    assert tables.report([with_it]) == tables.report([replace(with_it, inspection=None)])
+def inspected(lift: float, accuracy: float) -> dict[str, Any]:
+    """Two samples, two layers: attention to the payload, and a probe."""
+    common: dict[str, Any] = {"layers": (1, 2), "units": ("a", "b")}
+    return Inspection(
+        label="",
+        model={"architecture": "X", "layers": 2, "segment_scale": 1.0, "table_ratio": 0.3},
+        settings={"samples": 2, "pairs": 2, "seed": 0},
+        measurements=(
+            Measurement(kind="attention", condition="naive", role="payload", measure="lift_without_first",
+                        values=((lift, lift), (lift, lift)), **common),
+            Measurement(kind="probe", condition="segments", role="user, data", measure="accuracy",
+                        values=((accuracy, accuracy), (accuracy, accuracy)), **common),
+        ),
+    ).to_dict()  # fmt: skip
+
+
+def test_what_was_measured_inside_stands_beside_each_other(tmp_path: Path) -> None:
+    first, second = stored("clean/delimiter/0"), stored("clean/delimiter-ise/0")
+    first["inspection"], second["inspection"] = inspected(2.5, 0.5), inspected(0.25, 0.875)
+    results = write(tmp_path, first, second)
+    drawn = inside.draw_inside(results, tmp_path)
+    assert drawn == [f"structured-query-inside-clean-{name}" for name in ("attention-naive", "probe-accuracy")]
+    assert all((tmp_path / f"{name}.svg").stat().st_size > 1000 for name in drawn)
+    lines = tables.report(results, drawn).splitlines()
+    (lift,) = [line for line in lines if line.startswith("| attention, naive: payload: lift, all layers")]
+    assert [cell.split()[0] for cell in lift.split("|")[2:4]] == ["2.500", "0.250"]
+    (accuracy,) = [line for line in lines if line.startswith("| probe, segments only: accuracy, layer 2")]
+    assert [cell.split()[0] for cell in accuracy.split("|")[2:4]] == ["50.0", "87.5"]
+    assert sum(line.startswith("![probe-accuracy](structured-query-inside-clean-") for line in lines) == 1
+    assert "| | delimiter | delimiter+ISE |" in lines
+    assert "## Inside" not in tables.report([replace(one, inspection=None) for one in results])
+    second["inspection"] = {"attention": [0.1]}
+    with pytest.raises(ValueError, match="no stored inspection"):
+        write(tmp_path, first, second)

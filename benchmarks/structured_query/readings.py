@@ -11,6 +11,7 @@ from typing import Any
 from benchmarks.structured_query.study import Setting
 from rolewise.evaluation.outcomes import CRITERIA, Outcome, Run
 from rolewise.evaluation.summary import UTILITIES
+from rolewise.inspection.results import Inspection
 
 AS_TRAINED = "all"
 """The run without a probe; the others have their probe's name."""
@@ -37,7 +38,7 @@ class Result:
     """`all`, and those of the probes; answers and conversations are empty."""
     sep: Run | None = None
     """The run on SEP, where the file has it."""
-    inspection: Mapping[str, Any] | None = None
+    inspection: Inspection | None = None
     """What was measured inside the model, where the file has it."""
 
     @property
@@ -73,7 +74,7 @@ def _read(path: Path) -> Result:
             **{name: stored[name] for name in ("rows", "config", "training", "seconds", "versions")},
             runs=runs,
             sep=sep and replace(sep, suite=SEP),
-            inspection=stored.get("inspection"),
+            inspection=Inspection.from_dict(found) if (found := stored.get("inspection")) else None,
         )
         if AS_TRAINED not in result.runs:
             raise ValueError(f"it has no run {AS_TRAINED!r}")

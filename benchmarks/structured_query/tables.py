@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.structured_query import inside
 from benchmarks.structured_query.estimates import Arm, Reading, Study, negated, success
 from benchmarks.structured_query.figures import ARMS, draw_all
 from benchmarks.structured_query.readings import AS_TRAINED, SEP, Result, read_results
@@ -77,8 +78,7 @@ def report(results: Sequence[Result], drawn: Sequence[str] = ()) -> str:
                 lines += [f"By attack: attack success; {_meaning(criterion)}.", "", *_attacks(study, there)]
     lines += ["## By length of the data", "", *picture(
         "structured-query-separation-by-length", "separation by length of the data")]  # fmt: skip
-    lines += [*_lengths(first), *_probes(first), *_sep(first)]
-    # A section on `Result.inspection` belongs here, once runs have one.
+    lines += [*_lengths(first), *_probes(first), *_sep(first), *inside.section(results, drawn)]
     return "\n".join([*lines, *_runs(results)])
 
 
@@ -329,7 +329,7 @@ def main() -> None:
     # The page of a trial stands beside its results, and does not replace the study's.
     output = options.output or (OUTPUT if options.results.resolve() == RESULTS.resolve() else options.results)
     output.mkdir(parents=True, exist_ok=True)
-    drawn = draw_all(Study(results=results), output)
+    drawn = [*draw_all(Study(results=results), output), *inside.draw_inside(results, output)]
     (output / "structured_query.md").write_text(report(results, drawn), encoding="utf-8")
     print(f"structured_query.md and {len(drawn)} figures in {output}: {', '.join(drawn)}")
 
