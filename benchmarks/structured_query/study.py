@@ -124,7 +124,7 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
         evaluate(model, logs / probe, "--attacks", "main", "--probe", probe, *limit)
     few = options.samples or SEP_SAMPLES
     evaluate(model, logs / "sep", "--suite", "sep", "--limit", str(few), "--max-new-tokens", str(SEP_TOKENS))
-    inside = inspect(model, setting, options.samples or INSPECTED)
+    inside = inspect(model, setting)
     result = {
         "variant": setting.variant,
         "arm": setting.arm,
@@ -145,10 +145,10 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
     shutil.rmtree(model)  # the results stay; a checkpoint is half a gigabyte
 
 
-def inspect(model: Path, setting: Setting, samples: int) -> dict[str, Any]:
+def inspect(model: Path, setting: Setting) -> dict[str, Any]:
     """Where answers attend, and what each layer knows of roles; numbers only."""
     loaded, tokenizer = load(model)
-    chosen = load_samples(TEST)[:samples]
+    chosen = load_samples(TEST)[:INSPECTED]
     found = inspect_model(loaded, tokenizer, chosen, label=setting.arm, attacks=("naive",), seed=setting.seed)
     return found.only("share", "lift_without_first", "accuracy", "offset").to_dict()
 
