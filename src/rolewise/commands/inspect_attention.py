@@ -130,10 +130,10 @@ def has_table(name: str) -> bool:
 
     from transformers import PreTrainedConfig
 
-    from rolewise.modeling.loading import _resolve
+    from rolewise.modeling.loading import resolve_source
     from rolewise.modeling.mixin import TABLE_KEY
 
-    source = _resolve(name)
+    source = resolve_source(name)
     if source.suffix == ".gguf":
         return False
     if (source / "adapter_config.json").exists():

@@ -38,11 +38,11 @@ def load_tokenizer_only(name: str) -> tuple[Any, RoleScheme]:
     from transformers import PreTrainedConfig
 
     from rolewise.modeling import load_tokenizer
-    from rolewise.modeling.loading import _resolve
+    from rolewise.modeling.loading import resolve_source
     from rolewise.roles import DEFAULT_SCHEME, RoleScheme
 
     tokenizer = load_tokenizer(name)
-    source = _resolve(name)
+    source = resolve_source(name)
     stored = None
     if source.suffix != ".gguf":
         config, _ = PreTrainedConfig.get_config_dict(str(source))  # an object: load_tokenizer has looked

@@ -82,7 +82,7 @@ def _split(arguments: list[str]) -> tuple[str | None, list[str]]:
 
 def _recipe_defaults(recipe: str) -> Any:
     """The recipe's settings; what it leaves to the command line is required there."""
-    from rolewise.training.config import _read_yaml, load_recipe
+    from rolewise.training.config import load_recipe, read_yaml
 
     missing: tuple[str, ...] = ()
     try:
@@ -90,7 +90,7 @@ def _recipe_defaults(recipe: str) -> Any:
     except ValueError:
         from pathlib import Path
 
-        missing = tuple(key for key in _REQUIRED if key not in _read_yaml(Path(recipe)))
+        missing = tuple(key for key in _REQUIRED if key not in read_yaml(Path(recipe)))
         if not missing:
             raise
     config = load_recipe(recipe, **dict.fromkeys(missing, "to be given"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rolewise.display import safe_text
 from rolewise.inspection.results import ACCURACY, LIFT_REST, OFFSET, Inspection, Kind, Measurement
 from rolewise.inspection.tables import SIGNALS
-from rolewise.reporting.figures import COLOURS, LINES, Drawing, _axes, _drawing
+from rolewise.reporting.figures import COLOURS, LINES, Drawing, drawn_as, full_axes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -88,7 +88,7 @@ def _curves(
     rows = math.ceil(len(panels) / _COLUMNS)
 
     def draw(figure: Figure) -> None:
-        around = _axes(figure, rows * _PANEL)
+        around = full_axes(figure, rows * _PANEL)
         around.set_xticks([])
         around.set_yticks([])
         for spine in around.spines.values():
@@ -116,7 +116,7 @@ def _curves(
             axes.tick_params(labelsize=7)
 
     described = f"{axis} by layer; a panel for each of {', '.join(panels)}, a line for each of {', '.join(labels)}."
-    return _drawing(name, title, described, draw, labels, note)
+    return drawn_as(name, title, described, draw, labels, note)
 
 
 def _plot(axes: Any, lines: Mapping[str, Measurement], labels: Sequence[str], factor: float) -> None:

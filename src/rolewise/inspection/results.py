@@ -41,7 +41,7 @@ class Measurement:
     units: tuple[str, ...]
     """What was sampled: ids of samples, or of pairs of passages."""
     values: tuple[tuple[float | None, ...], ...]
-    """[units][layers]; None where a sample has no such tokens."""
+    """`[units, layers]`; None where a sample has no such tokens."""
 
     @property
     def key(self) -> tuple[Kind, str, str, str]:

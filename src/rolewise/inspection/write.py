@@ -12,7 +12,7 @@ from rolewise.inspection.results import Inspection
 from rolewise.inspection.tables import Shown, attention_rows, csv_text, probe_rows
 from rolewise.reporting.figures import Drawing
 from rolewise.reporting.tables import escape_markdown
-from rolewise.reporting.write import _put
+from rolewise.reporting.write import put_file
 
 MADE_BY = "rolewise inspect-attention"
 JSON_NAME = "inspection.json"
@@ -81,7 +81,7 @@ def write_inspection(inspections: Sequence[Inspection], directory: str | Path) -
     target.mkdir(parents=True, exist_ok=True)
     for name, text in texts.items():
         contents[name] = text.encode()
-    return [_put(target / name, body) for name, body in contents.items()]
+    return [put_file(target / name, body) for name, body in contents.items()]
 
 
 def markdown(inspections: Sequence[Inspection], drawn: Sequence[Drawing]) -> str:

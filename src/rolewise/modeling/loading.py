@@ -87,7 +87,7 @@ def load_model(
     if isinstance(name_or_model, PreTrainedModel):
         model = name_or_model
     else:
-        name = str(_resolve(name_or_model))
+        name = str(resolve_source(name_or_model))
         try:
             model = _read(name, dtype=dtype, **options)
         except Exception as error:
@@ -103,7 +103,7 @@ def load_model(
 
 def load_tokenizer(name: str | os.PathLike[str]) -> PreTrainedTokenizerBase:
     """The tokenizer that goes with `name` (see `load_model`)."""
-    source = _resolve(name)
+    source = resolve_source(name)
     if source.suffix == ".gguf":
         return AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
     _require_objects(source, _TOKENIZER_FILES)
@@ -130,7 +130,7 @@ def cache_directory() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "rolewise"
 
 
-def _resolve(name: str | os.PathLike[str]) -> Path:
+def resolve_source(name: str | os.PathLike[str]) -> Path:
     """The path (or hub id, which has the form of a path) behind a name; the packaged weights are converted once."""
     text = os.fspath(name)
     if text.lower() == PACKAGED:

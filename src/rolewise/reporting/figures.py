@@ -89,7 +89,7 @@ def bars(name: str, title: str, rows: Sequence[tuple[str, str]], series: Series,
     height = len(rows) * (count * thickness + gap)
 
     def draw(figure: Figure) -> None:
-        axes = _axes(figure, height)
+        axes = full_axes(figure, height)
         size = thickness / (count * thickness + gap)
         for place, (label, estimates) in enumerate(series.items()):
             shift = (place - (count - 1) / 2) * size
@@ -109,7 +109,7 @@ def bars(name: str, title: str, rows: Sequence[tuple[str, str]], series: Series,
         _group_names(axes, [group for group, _ in rows])
 
     described = f"{axis}; one bar for each of {', '.join(series)} and each of {', '.join(label for _, label in rows)}."
-    return _drawing(name, title, described, draw, list(series), note)
+    return drawn_as(name, title, described, draw, list(series), note)
 
 
 def spans(name: str, title: str, ends: Mapping[str, tuple[Estimate, Estimate, Estimate]], *, note: str) -> Drawing:
@@ -124,7 +124,7 @@ def spans(name: str, title: str, ends: Mapping[str, tuple[Estimate, Estimate, Es
     height = max(0.9, 0.42 * len(ends))
 
     def draw(figure: Figure) -> None:
-        axes = _axes(figure, height)
+        axes = full_axes(figure, height)
         for place, (success, ceiling, separation) in enumerate(ends.values()):
             axes.plot([100 * success.value, 100 * ceiling.value], [place, place], color=_colour(place), linewidth=5,
                       solid_capstyle="butt", alpha=0.6)  # fmt: skip
@@ -146,7 +146,7 @@ def spans(name: str, title: str, ends: Mapping[str, tuple[Estimate, Estimate, Es
     described = "Separation is the distance from attack success to ceiling: " + "; ".join(
         f"{label} {percent(separation, signed=True)}" for label, (_, _, separation) in ends.items()
     )
-    return _drawing(name, title, described, draw, ["in the data: attack success (mean)"] * 2, note)
+    return drawn_as(name, title, described, draw, ["in the data: attack success (mean)"] * 2, note)
 
 
 def radar(name: str, title: str, spokes: Sequence[str], series: Series, *, axis: str, note: str) -> Drawing:
@@ -160,7 +160,7 @@ def radar(name: str, title: str, spokes: Sequence[str], series: Series, *, axis:
     height = 4.4
 
     def draw(figure: Figure) -> None:
-        axes = _axes(figure, height, polar=True)
+        axes = full_axes(figure, height, polar=True)
         angles = [2 * pi * at / len(spokes) for at in range(len(spokes))]
         for place, (label, estimates) in enumerate(series.items()):
             values = [_percent(estimate)[0] for estimate in estimates if estimate is not None]
@@ -177,7 +177,7 @@ def radar(name: str, title: str, spokes: Sequence[str], series: Series, *, axis:
                 tick.set_horizontalalignment("center")
 
     described = f"{axis}; one line for each of {', '.join(series)}, one spoke for each of {', '.join(spokes)}."
-    return _drawing(name, title, described, draw, list(series), note)
+    return drawn_as(name, title, described, draw, list(series), note)
 
 
 def lines(name: str, title: str, bins: Sequence[str], series: Series, *, axis: str, across: str, note: str) -> Drawing:
@@ -185,7 +185,7 @@ def lines(name: str, title: str, bins: Sequence[str], series: Series, *, axis: s
     height = 2.9
 
     def draw(figure: Figure) -> None:
-        axes = _axes(figure, height)
+        axes = full_axes(figure, height)
         for place, (label, estimates) in enumerate(series.items()):
             shift = (place - (len(series) - 1) / 2) * min(0.12, 0.6 / len(series))  # intervals would hide each other
             known = [(at + shift, *_percent(one)) for at, one in enumerate(estimates) if one is not None]
@@ -204,7 +204,7 @@ def lines(name: str, title: str, bins: Sequence[str], series: Series, *, axis: s
         axes.grid(axis="y")
 
     described = f"{axis} by {across}; one line for each of {', '.join(series)} over {', '.join(bins)}."
-    return _drawing(name, title, described, draw, list(series), note)
+    return drawn_as(name, title, described, draw, list(series), note)
 
 
 def _colour(place: int) -> str:
@@ -239,7 +239,7 @@ def _group_names(axes: Axes, groups: Sequence[str]) -> None:
         at += size
 
 
-def _axes(figure: Figure, height: float, *, polar: bool = False) -> Any:
+def full_axes(figure: Figure, height: float, *, polar: bool = False) -> Any:
     """Axes that fill the figure: what stands around them is added when it is saved."""
     figure.set_size_inches(_WIDTH, height)
     return figure.add_axes((0, 0, 1, 1), polar=polar)
@@ -256,7 +256,7 @@ def _style() -> Generator[None]:
         yield
 
 
-def _drawing(
+def drawn_as(
     name: str, title: str, description: str, draw: Callable[[Figure], None], labels: Sequence[str], note: str
 ) -> Drawing:
     """Draw, put heading, legend and note around, and save both ways."""

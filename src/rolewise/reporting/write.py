@@ -62,11 +62,11 @@ def write_report(
     ).encode()
     (target / FIGURES).mkdir(parents=True, exist_ok=True)
     if not (target / "index.html").exists():
-        _put(target / "index.html", _UNFINISHED.encode())
+        put_file(target / "index.html", _UNFINISHED.encode())
     for stale in (target / FIGURES).iterdir():
         if f"{FIGURES}/{stale.name}" not in contents and _OURS.fullmatch(stale.name):
             stale.unlink()
-    return [_put(target / name, body) for name, body in contents.items()]
+    return [put_file(target / name, body) for name, body in contents.items()]
 
 
 def check_target(directory: str | Path) -> None:
@@ -115,7 +115,8 @@ def _need(*modules: str) -> None:
 _OURS = re.compile(r"[\w-]+-(attacks|overall|radar|separation|length)\.(png|svg)|\.[\w-]+\.(png|svg)\.tmp")
 
 
-def _put(path: Path, body: bytes) -> Path:
+def put_file(path: Path, body: bytes) -> Path:
+    """Write a file whole or not at all."""
     unfinished = path.with_name(f".{path.name}.tmp")
     unfinished.write_bytes(body)
     os.replace(unfinished, path)

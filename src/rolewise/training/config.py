@@ -157,7 +157,7 @@ def load_recipe(path: str | Path, **overrides: Any) -> TrainConfig:
     path = Path(path)
     if not path.is_file():
         raise FileNotFoundError(f"no recipe at {str(path)!r}; write one, or start from a file in recipes/")
-    return config_from_dict({**_read_yaml(path), **overrides}, source=str(path))
+    return config_from_dict({**read_yaml(path), **overrides}, source=str(path))
 
 
 def config_from_dict(values: dict[str, Any], *, source: str = "the configuration") -> TrainConfig:
@@ -200,7 +200,8 @@ def _plain(value: Any) -> Any:
     return [_plain(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def _read_yaml(path: Path) -> dict[str, Any]:
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file; a key that it has twice is refused."""
     import yaml
 
     try:

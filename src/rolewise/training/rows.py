@@ -61,7 +61,7 @@ def read_rows(source: str, *, split: str = "train", form: RowFormat = "auto") ->
     elif path.suffix or source.startswith((".", "/", "~")) or source.count("/") > 1:
         raise FileNotFoundError(f"no data at {source!r}: the file does not exist (and it is no hub dataset's name)")
     else:
-        pairs, strict = _from_hub(source, split), False
+        pairs, strict = rows_from_hub(source, split), False
     for place, value in pairs:
         if isinstance(value, Flaw):
             yield BadRow(problem=f"{place}: {value.problem}")
@@ -162,7 +162,8 @@ def _quoted(flaw: Flaw, text: str) -> Flaw:
     return Flaw(problem=f"{flaw.problem}: {_short(text)}")
 
 
-def _from_hub(name: str, split: str) -> Iterator[tuple[str, Any]]:
+def rows_from_hub(name: str, split: str) -> Iterator[tuple[str, Any]]:
+    """The rows of a split of a hub data set, each with what to call it in an error."""
     try:
         import datasets
         import datasets.config

@@ -135,7 +135,7 @@ def _unfolded(place: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] |
 
 
 def _values(source: str, split: str) -> Iterator[tuple[str, Any]]:
-    from rolewise.training.rows import _from_hub
+    from rolewise.training.rows import rows_from_hub
 
     path = Path(source).expanduser()
     if path.is_dir():
@@ -143,7 +143,7 @@ def _values(source: str, split: str) -> Iterator[tuple[str, Any]]:
     if not path.is_file():
         if path.suffix in (".json", ".jsonl") or source.startswith((".", "/", "~")) or source.count("/") > 1:
             raise FileNotFoundError(f"no data at {source!r}: the file does not exist (and it is no hub dataset's name)")
-        yield from _from_hub(source, split)
+        yield from rows_from_hub(source, split)
         return
     try:
         text = path.read_bytes().decode("utf-8-sig")
