@@ -216,19 +216,42 @@ def test_scores_of_given_answers_do_not_depend_on_the_batch(tokenizer: Any) -> N
         assert got[index] == pytest.approx(float(taken.mean()), abs=1e-4)
 
 
-def test_a_model_with_another_kind_of_memory_runs_row_by_row(tokenizer: Any) -> None:
-    from transformers import AutoModelForCausalLM, MambaConfig
+@pytest.mark.parametrize("kind", ["mamba", "recurrent_gemma"])
+def test_a_model_with_another_kind_of_memory_runs_row_by_row(kind: str, tokenizer: Any) -> None:
+    from transformers import AutoModelForCausalLM, MambaConfig, RecurrentGemmaConfig
 
     torch.manual_seed(0)
-    plain = AutoModelForCausalLM.from_config(
-        MambaConfig(vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, state_size=4, eos_token_id=None)
-    ).eval()
+    if kind == "mamba":
+        config: Any = MambaConfig(
+            vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, state_size=4, eos_token_id=None
+        )
+    else:
+        config = RecurrentGemmaConfig(
+            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=3, lru_width=32,
+            num_attention_heads=4, eos_token_id=None, bos_token_id=None, pad_token_id=None,
+        )  # fmt: skip
+    plain = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.mul_(3)  # random weights as they come give one token for ever, whatever came before
     model = rw.attach(plain, init_ratio=1.0)
     rows = rows_that_share(samples=1)
-    engine = Engine(model, tokenizer, batch_size=8)
+    engine = Engine(model, tokenizer, batch_size=8, workers=3)
     assert engine.batch_size == 1
     got = dict(engine.answers(requests(rows)))
     assert [got[i].token_ids for i in range(len(rows))] == [alone(model, *row, engine._stops) for row in rows]
+    assert len({tuple(one.token_ids) for one in got.values()}) > 1
+
+
+@pytest.mark.parametrize("workers", [1, 2, 3])
+def test_answers_do_not_depend_on_how_many_batches_run_side_by_side(workers: int, tokenizer: Any) -> None:
+    model = tiny_model("llama", vocab=len(tokenizer))
+    rows = rows_that_share()
+    engine = Engine(model, tokenizer, batch_size=3, workers=workers)
+    got = dict(engine.answers(requests(rows)))
+    assert [got[i].token_ids for i in range(len(rows))] == [alone(model, *row, engine._stops) for row in rows]
+    with pytest.raises(ValueError, match="workers=0"):
+        Engine(model, tokenizer, workers=0)
 
 
 def test_what_does_not_fit_is_refused_before_anything_runs(tokenizer: Any) -> None:

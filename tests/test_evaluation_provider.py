@@ -34,6 +34,7 @@ from rolewise.evaluation.decoding import PromptTooLongError
 from rolewise.evaluation.probes import PROBES, make_probe
 from rolewise.evaluation.provider import RolewiseAPI
 from rolewise.evaluation.worker import Job, Worker
+from rolewise.modeling.loading import has_table
 from rolewise.roles import DEFAULT_SCHEME, Role, RoleScheme
 from tests.models import plain_model
 from tests.training_model import tiny_tokenizer
@@ -320,3 +321,31 @@ def test_importing_the_package_is_light() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_a_model_without_a_table_is_the_bare_model(directory: Path, tmp_path: Path) -> None:
+    """What `load` attaches is random: answers with it would be those of a model that was disturbed."""
+    tokenizer = tiny_tokenizer()
+    plain_model("qwen3", vocab=len(tokenizer)).save_pretrained(tmp_path / "plain")
+    tokenizer.save_pretrained(tmp_path / "plain")
+    assert provider(tmp_path / "plain").model.segment_scale == 0
+    assert provider(tmp_path / "plain", scale=1).model.segment_scale == 1, "who asks for the random one gets it"
+    assert provider(directory).model.segment_scale == 1
+    with pytest.raises(ValueError, match="plain has no segment table that a probe could be about"):
+        provider(tmp_path / "plain", probe="data-as-user")
+    assert not has_table(tmp_path / "plain")
+    assert has_table(directory)
+    with pytest.raises(FileNotFoundError):
+        has_table(tmp_path / "nowhere")
+
+
+def test_has_table_looks_into_adapters(directory: Path, tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="needs rolewise[peft]")
+    tokenizer = tiny_tokenizer()
+    plain_model("qwen3", vocab=len(tokenizer)).save_pretrained(tmp_path / "plain")
+    for base, expected in ((directory, True), (tmp_path / "plain", False)):
+        model = plain_model("qwen3", vocab=len(tokenizer))
+        adapter = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["q_proj"], task_type="CAUSAL_LM"))
+        adapter.peft_config["default"].base_model_name_or_path = str(base)
+        adapter.save_pretrained(tmp_path / f"adapter-{expected}")
+        assert has_table(tmp_path / f"adapter-{expected}") is expected

@@ -63,6 +63,43 @@ def test_an_error_ends_all_and_is_heard() -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("rolewise-batch")]
 
 
+def test_a_task_without_results_can_be_ended_too() -> None:
+    steps: list[int] = []
+
+    def long(first: bool) -> Iterator[int | None]:
+        for step in range(1000):
+            steps.append(step)
+            time.sleep(0.001)
+            yield 7 if first and step == 3 else None
+
+    results = side_by_side([partial(long, True), partial(long, False)], 2)
+    assert next(results) == 7
+    results.close()  # type: ignore[attr-defined]
+    assert len(steps) < 500
+    assert list(side_by_side([lambda: iter([None, 1, None])], 1)) == [1]
+
+
+def test_threads_that_start_meanwhile_have_their_usual_number() -> None:
+    before, seen = torch.get_num_threads(), list[int]()
+
+    def task() -> Iterator[int | None]:
+        for _ in range(30):
+            time.sleep(0.005)
+            yield None
+        yield torch.get_num_threads()
+
+    try:
+        torch.set_num_threads(2)
+        results = side_by_side([task, task], 2)
+        outside = threading.Thread(target=lambda: (time.sleep(0.05), seen.append(torch.get_num_threads())))
+        outside.start()
+        assert list(results) == [1, 1]
+        outside.join()
+        assert seen == [2]
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_whoever_stops_listening_ends_the_work() -> None:
     begun: list[int] = []
 

@@ -250,6 +250,26 @@ def test_a_killed_evaluation_comes_to_the_same_outcomes(place: Path, tmp_path: P
     assert other.created != resumed.created
 
 
+def test_an_interrupted_evaluation_is_an_interrupt(place: Path, tmp_path: Path) -> None:
+    """inspect_ai returns on Ctrl-C, without any log: that must not look like an error, or like an end."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT, str(place), str(tmp_path / "stopped")],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        cwd=Path(__file__).parent.parent,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    deadline = time.monotonic() + 180
+    while time.monotonic() < deadline and process.poll() is None:
+        if any(file.read_bytes().count(b"\n") >= 3 for file in (tmp_path / "stopped" / "answers").glob("*.jsonl")):
+            break
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    said = process.communicate(timeout=120)[1].decode()
+    assert process.returncode not in (0, 1, 2, 3), said
+    assert "Error" not in said
+
+
 def test_a_failed_evaluation_says_why_and_goes_on(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from rolewise.evaluation import running
 

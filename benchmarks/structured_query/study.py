@@ -22,6 +22,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
+from rolewise.commands.eval import UNASKED
 from rolewise.data import write_jsonl
 from rolewise.data.structured_query import build, load_samples
 from rolewise.evaluation.logs import read_runs
@@ -157,7 +158,9 @@ def evaluate(model: Path, logs: Path, *options: str) -> None:
     """`rolewise eval` in a process of its own, so that training's memory is free again."""
     data = SEP_TEST if "sep" in options else TEST
     command = [sys.executable, "-m", "rolewise", "eval", str(model), "--data", str(data), "--log-dir", str(logs)]
-    subprocess.run([*command, *options], check=True)
+    status = subprocess.run([*command, *options], check=False).returncode
+    if status not in (0, UNASKED):
+        raise SystemExit(f"rolewise eval ended with status {status}; the same command goes on")
 
 
 def shown(config: TrainConfig) -> dict[str, Any]:

@@ -12,14 +12,14 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from rolewise.commands.arguments import parse
-from rolewise.commands.models import quiet_libraries, say
+from rolewise.commands.models import NO_TABLE, quiet_libraries, say
 
 TEACH = """Attack models and compare them: does what stands in the data get carried out?
 
 A model is a directory, a hub id or "smollm2-135m", or any model of inspect_ai (openai/…, hf/…, mockllm/model). Several
 stand in one table, each with its difference to the first, the reference. Answers are kept as they come: run the same
 command again after a kill and it goes on. The logs are inspect_ai's: `inspect view` shows them, `rolewise report` makes
-figures. A row whose prompt is too long for a model is counted, named and left out; the exit status is then 2.
+figures. A row whose prompt is too long for a model is counted, named and left out; the exit status is then 3.
 
 Without --data, the test rows are AlpacaEval's (or SEP's) where ../shared/data/eval has them, else rows that we generate
 (--data generated). The table says which.
@@ -32,7 +32,7 @@ examples:
   rolewise eval runs/ise openai/gpt-4o-mini --attacks naive,completion_real --grader openai/gpt-4o
 """
 
-UNASKED = 2
+UNASKED = 3
 """The exit status when all is done, but some rows were too long for a model: for the user to mend, as an error is."""
 
 
@@ -119,6 +119,7 @@ def main(arguments: Sequence[str]) -> int:
     from rolewise.evaluation.refusals import refusals_line
     from rolewise.evaluation.running import PROVIDER, Plan, finished_run, model_name, run_plan
     from rolewise.evaluation.table import comparison_table
+    from rolewise.modeling.loading import has_table
 
     names = [model_name(name) for name in config.models]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
@@ -131,14 +132,23 @@ def main(arguments: Sequence[str]) -> int:
         ours = name.startswith(f"{PROVIDER}/")
         if not ours and (config.probe or config.scale is not None):
             raise ValueError(f"{name} has no segment table; --probe and --scale are for Rolewise models")
+    # Every name is looked up before the first model is run for an hour.
+    bare = {
+        name for name in names if name.startswith(f"{PROVIDER}/") and not has_table(name.removeprefix(f"{PROVIDER}/"))
+    }
+    if bare and config.probe:
+        raise ValueError(
+            f"{min(bare).removeprefix(PROVIDER + '/')} has no segment table that --probe {config.probe} could be "
+            "about; leave the model out, or train it first (rolewise train)"
+        )
     for name in names:
-        model_args = _model_args(config) if name.startswith(f"{PROVIDER}/") else {}
+        model_args = _model_args(config, name in bare) if name.startswith(f"{PROVIDER}/") else {}
         plan = Plan(model=name, suite=suite, task_args=task_args, model_args=model_args, grader=config.grader)
         shown = name.removeprefix(f"{PROVIDER}/")
         if (run := finished_run(plan, config.log_dir)) is not None:
             say(f"{shown}: finished before, read from its log")
         else:
-            say(f"evaluating {shown} …")
+            say(f"evaluating {shown} …" + (f" ({NO_TABLE})" if name in bare and config.scale is None else ""))
             quiet_libraries()
             run = run_plan(plan, config.log_dir, description=Path(name).name[:24])
         runs.append(run)
@@ -180,10 +190,10 @@ def _task_args(config: EvalConfig, suite: str, data: str) -> dict[str, Any]:
     return found
 
 
-def _model_args(config: EvalConfig) -> dict[str, Any]:
+def _model_args(config: EvalConfig, bare: bool) -> dict[str, Any]:
     given = {
         "batch_size": config.batch_size,
-        "scale": config.scale,
+        "scale": 0.0 if bare and config.scale is None else config.scale,
         "probe": config.probe,
         "device": config.device,
     }

@@ -145,10 +145,12 @@ def _prompt_length(row: Conversation, tokenizer: Any, scheme: Any) -> int:
 
 def _settings(config: GenerateConfig) -> dict[str, Any]:
     """All that decides an answer, besides its conversation."""
+    from rolewise.modeling.loading import has_table
+
     settings: dict[str, Any] = {
         "model": config.model,
         "stamp": model_stamp(config.model),
-        "scale": config.scale,
+        "scale": 0.0 if config.scale is None and not has_table(config.model) else config.scale,
         "max_new_tokens": config.max_new_tokens,
         "temperature": config.temperature,
     }

@@ -23,10 +23,14 @@ runs are kept in DIR/results.jsonl: the same command again goes on, and shows wh
 
 examples:
   rolewise lab
-  rolewise lab --arm delimiter delimiter+ISE --seed 1
+  rolewise lab --arm text text+ISE delimiter delimiter+ISE --seed 1
+  rolewise lab --base-steps 3000 --samples 160    # as the study that the docs show
   rolewise lab --axis lr --arm delimiter+ISE      # the table's learning rate: 1, 10, 50 and 100 times the model's
   rolewise lab --mix clean -o runs/lab-clean      # no injection is ever seen in training
 """
+
+QUICK_BASE_STEPS, QUICK_SAMPLES = 1200, 80
+"""A first look takes some minutes; the study has more of both."""
 
 _Arms = tuple[Literal["text", "text+ISE", "delimiter", "delimiter+ISE"], ...]
 
@@ -35,8 +39,8 @@ _Arms = tuple[Literal["text", "text+ISE", "delimiter", "delimiter+ISE"], ...]
 class LabOptions:
     """What `rolewise lab` does."""
 
-    arm: _Arms = ("text", "text+ISE", "delimiter", "delimiter+ISE")
-    """The arms to train and compare."""
+    arm: _Arms = ("delimiter", "delimiter+ISE")
+    """The arms to train and compare; text and text+ISE are the others."""
     axis: Literal["main", "init", "lr", "mix", "steps", "unseen"] = "main"
     """What to vary: nothing (length, position, number and kind of injections are always tested), the table's start,
     its learning rate, the training rows, their amount, or the kinds of payloads seen in training."""
@@ -46,16 +50,16 @@ class LabOptions:
     """Training rows: with injections and their twins in the user's turn, with injections alone, or with neither."""
     steps: int | None = None
     """Training steps with roles; by default 120."""
-    base_steps: int | None = None
-    """Pre-training steps, by default 1600; fewer are quicker, and the model may then be too weak to be attacked."""
+    base_steps: int = QUICK_BASE_STEPS
+    """Pre-training steps; the study takes 3000. Fewer are quicker, and the model may then be too weak for its tasks."""
     lr_multiple: float | None = None
     """The table's learning rate over the model's; by default 10."""
     init_std: float | None = None
     """The table's standard deviation at the start; by default 0.01."""
     init_ratio: float | None = None
     """The same, relative to the token embeddings; in place of --init-std."""
-    samples: int | None = None
-    """Test rows of each kind; by default 160."""
+    samples: int = QUICK_SAMPLES
+    """Test rows of each kind; the study takes 160."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="DIR")] = Path("runs/lab")
     """Where results and pre-trained models go."""
 
@@ -101,8 +105,7 @@ def configs_for(options: LabOptions) -> list[LabConfig]:
         raise ValueError("give either --init-std or --init-ratio, not both")
     chosen = {name: getattr(options, name) for name in ("steps", "base_steps", "lr_multiple")}
     changes = {name: value for name, value in chosen.items() if value is not None}
-    if options.samples is not None:
-        changes["test_samples"] = options.samples
+    changes["test_samples"] = options.samples
     if options.init_ratio is not None:
         changes |= {"init_std": None, "init_ratio": options.init_ratio}
     elif options.init_std is not None:

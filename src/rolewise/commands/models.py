@@ -10,10 +10,16 @@ if TYPE_CHECKING:
     from rolewise.roles import RoleScheme
 
 DEFAULT_MODEL = "smollm2-135m"
+NO_TABLE = "it has no segment table, so it is run as the bare model; rolewise train gives it one"
 
 
 def load_quietly(name: str, *, scale: float | None = None) -> tuple[SegmentedCausalLM, Any]:
     """Load a model for inference, and its tokenizer.
+
+    Args:
+        name: as `rolewise.load` takes it.
+        scale: factor on its table. By default the model's own; 0 for a model that comes without a table, as its fresh
+            one is random.
 
     Raises:
         ValueError: when the tokenizer has no chat template, besides what `rolewise.load` raises.
@@ -23,8 +29,12 @@ def load_quietly(name: str, *, scale: float | None = None) -> tuple[SegmentedCau
     import torch
 
     from rolewise.modeling import load
+    from rolewise.modeling.loading import has_table
 
     model, tokenizer = load(name)
+    if scale is None and not has_table(name):
+        say(NO_TABLE)
+        scale = 0.0
     device: Any = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else "cpu"
     model.to(device)
     if scale is not None:

@@ -17,6 +17,7 @@ from functools import partial
 from typing import Any
 
 import torch
+from transformers.cache_utils import DynamicCache
 
 from rolewise.evaluation.decoding import Answer, Growing, PromptTooLongError, Request
 from rolewise.evaluation.kv import (
@@ -67,7 +68,9 @@ class Engine:
         self._keys_only = supports_sharing(model)
         self.batch_size = batch_size if self._keys_only else 1
         self._wrote = wrote
-        self._workers = workers or (torch.get_num_threads() if model.device.type == "cpu" else 1)
+        # Of other memories some belong to the modules (RecurrentGemma): two batches at a time would share them.
+        alone = model.device.type != "cpu" or not self._keys_only
+        self._workers = 1 if alone else workers or torch.get_num_threads()
         self._counting = threading.Lock()
         self._share = share_prefixes and self._keys_only
         self._stops = stop_token_ids(model, tokenizer)
@@ -121,10 +124,10 @@ class Engine:
         prefixes = self._prefixes(requests, plan)
         pending = Counter(home.values())
 
-        def answered(batch: Sequence[int]) -> Iterator[tuple[int, Answer]]:
+        def answered(batch: Sequence[int]) -> Iterator[tuple[int, Answer] | None]:
             states = [growing[row] for row in batch]
             for place in self._batch(states, [prefixes.get(home[row]) for row in batch]):
-                yield batch[place], states[place].answer()
+                yield None if place is None else (batch[place], states[place].answer())
 
         for row, answer in side_by_side([partial(answered, batch) for batch in batches], self._workers):
             yield row, answer
@@ -157,8 +160,8 @@ class Engine:
         return dict(side_by_side([partial(computed, cut) for cut in cuts], self._workers))
 
     @torch.inference_mode()
-    def _batch(self, states: list[Growing], shared: list[Prefix | None]) -> Iterator[int]:
-        """Run a batch to its end; yields the places of rows as they end."""
+    def _batch(self, states: list[Growing], shared: list[Prefix | None]) -> Iterator[int | None]:
+        """Run a batch to its end; yields the places of rows as they end, and None after each step."""
         lengths = [len(state.request.input_ids) for state in states]
         logits, cache, mask = self._read(states, shared, lengths)
         alive = list(range(len(states)))
@@ -183,6 +186,7 @@ class Engine:
             segments = torch.full_like(ids, self._output)
             logits, cache = self._call(ids, segments, mask, positions[:, None], cache)
             positions = positions + 1
+            yield None
 
     def _read(
         self, states: Sequence[Growing], shared: Sequence[Prefix | None], lengths: Sequence[int]
@@ -198,9 +202,10 @@ class Engine:
             settled = [
                 max(0, length - widths[begin]) if prefix else 0 for length, prefix in zip(some, prefixes, strict=True)
             ]
-            cache: Any = None
             if self._keys_only:
                 cache = join_rows(prefixes, settled) if any(settled) else empty_cache()
+            else:
+                cache = DynamicCache(config=self.model.config)
             done.append(self._forward([state.request for state in states[begin:end]], some, settled, cache))
         if len(done) == 1:
             return done[0]
@@ -253,18 +258,18 @@ class Engine:
     def _call(
         self, ids: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any
     ) -> tuple[torch.Tensor, Any]:
-        options: dict[str, Any] = {"use_cache": True, self._cache_name: cache}
+        options: dict[str, Any] = {"use_cache": True, self._cache_name: cache, "attention_mask": mask}
+        if not self._keys_only:
+            # A row alone has no padding, and a mask as long as the past is none that a state-space layer expects.
+            del options["attention_mask"]
         if "position_ids" in self._takes:
             options["position_ids"] = positions
         if "logits_to_keep" in self._takes:
             options["logits_to_keep"] = 1  # a head over the whole prompt would cost more than the rest of a small model
         with self._counting:
             self.computed_tokens += ids.numel()
-        output = self.model(input_ids=ids, attention_mask=mask, segment_ids=segments, **options)
-        kept = getattr(output, self._cache_name, None)
-        if kept is None:
-            kept = getattr(output, "cache_params", cache)  # Mamba's name
-        return output.logits[:, -1], kept
+        output = self.model(input_ids=ids, segment_ids=segments, **options)
+        return output.logits[:, -1], cache  # which has grown in place
 
     def logprobs(
         self, rows: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int]]]

@@ -49,7 +49,8 @@ class RolewiseAPI(ModelAPI):
 
     Model arguments (`-M name=value`):
         batch_size: rows computed together (32).
-        scale: factor on the segment table, in place of the model's own; 0 is the bare model.
+        scale: factor on the segment table, in place of the model's own; 0 is the bare model, and what a model
+            without a table gets.
         probe: a probe of `rolewise.evaluation.probes` (`system-as-user`, `data-as-user`, `all-one-role`, `scale-0`).
         device: where the model runs (an accelerator if there is one).
         dtype: of the weights ("auto").
@@ -76,6 +77,7 @@ class RolewiseAPI(ModelAPI):
 
         from rolewise.evaluation.engine import Engine
         from rolewise.modeling import load
+        from rolewise.modeling.loading import has_table
 
         self.batch_size = int(model_args.get("batch_size", 32))
         self._max_new_tokens = int(model_args.get("max_new_tokens", 256))
@@ -87,6 +89,10 @@ class RolewiseAPI(ModelAPI):
         scale = model_args.get("scale")
         if scale is not None and self.probe.scale is not None:
             raise ValueError(f"probe {model_args['probe']!r} sets the scale itself; leave scale={scale} out")
+        if not has_table(model_name):  # the one that `load` made is random
+            if model_args.get("probe"):
+                raise ValueError(f"{model_name} has no segment table that a probe could be about; train it first")
+            scale = 0.0 if scale is None else scale
         if (scale := self.probe.scale if scale is None else float(scale)) is not None:
             self.model.segment_scale = scale
         self.engine = Engine(self.model, self.tokenizer, batch_size=self.batch_size, wrote=tell_wrote)

@@ -95,7 +95,7 @@ def run_plan(plan: Plan, log_dir: Path, *, description: str) -> Run:
     answers = log_dir / "answers" / f"{_slug(plan.model)}-{key[:8]}.jsonl"
     with _Bar(description) as bar, watched_by(bar):
         try:
-            (log,) = evaluate(
+            logs = evaluate(
                 f"{PROVIDER}/{plan.suite}",
                 task_args={**plan.task_args, "answers": str(answers)},
                 model=_model(plan),
@@ -111,8 +111,9 @@ def run_plan(plan: Plan, log_dir: Path, *, description: str) -> Run:
             )
         finally:
             close_stores()
-    if log.status == "cancelled":
+    if not logs or logs[0].status == "cancelled":  # inspect_ai returns on Ctrl-C
         raise KeyboardInterrupt
+    (log,) = logs
     if log.status != "success":
         said = log.error.message if log.error else "no reason given"
         # A refusal (of a template that cannot render a row, say) is for the user to mend; anything else may pass.

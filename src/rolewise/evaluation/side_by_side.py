@@ -18,29 +18,34 @@ T = TypeVar("T")
 _ENDED = object()
 
 
-def side_by_side(tasks: Sequence[Callable[[], Iterator[T]]], workers: int) -> Iterator[T]:
+def side_by_side(tasks: Sequence[Callable[[], Iterator[T | None]]], workers: int) -> Iterator[T]:
     """What the tasks yield, as it comes; begun in order, `workers` of them at a time.
 
-    The first error of a task ends all, at their next result. So does closing the iterator.
+    The first error of a task ends all, when they yield next; so does closing the iterator. A task yields None where
+    it has no result but may be ended.
     """
     workers = min(workers, len(tasks))
     if workers <= 1:
         for task in tasks:
-            yield from task()
+            yield from (result for result in task() if result is not None)
         return
     threads = torch.get_num_threads()
-    waiting: SimpleQueue[Callable[[], Iterator[T]]] = SimpleQueue()
+    waiting: SimpleQueue[Callable[[], Iterator[T | None]]] = SimpleQueue()
     for task in tasks:
         waiting.put(task)
     results: SimpleQueue[Any] = SimpleQueue()
     stopped = threading.Event()
+    ready = threading.Semaphore(0)
 
     def work() -> None:
+        torch.get_num_threads()  # PyTorch gives a thread its number at the first question; ours comes after
         torch.set_num_threads(max(1, threads // workers))  # of operations that this thread calls
+        ready.release()
         try:
             while not stopped.is_set():
                 for result in waiting.get_nowait()():
-                    results.put((result, None))
+                    if result is not None:
+                        results.put((result, None))
                     if stopped.is_set():
                         return
         except Empty:
@@ -53,6 +58,9 @@ def side_by_side(tasks: Sequence[Callable[[], Iterator[T]]], workers: int) -> It
     running = [threading.Thread(target=work, name=f"rolewise-batch-{number}", daemon=True) for number in range(workers)]
     for thread in running:
         thread.start()
+    for _ in running:
+        ready.acquire()
+    torch.set_num_threads(threads)  # threads that start from now on take the number that was set last, anywhere
     left = workers
     try:
         while left:
@@ -67,4 +75,3 @@ def side_by_side(tasks: Sequence[Callable[[], Iterator[T]]], workers: int) -> It
         stopped.set()
         for thread in running:
             thread.join()
-        torch.set_num_threads(threads)  # threads that start later take the last number that was set anywhere

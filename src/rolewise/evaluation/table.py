@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from rolewise.attacks import IN_DOMAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS
 from rolewise.evaluation.outcomes import Criterion, Run
 from rolewise.evaluation.refusals import LEFT_OUT, refusals_line
 from rolewise.evaluation.statistics import Estimate
@@ -20,6 +21,12 @@ _UTILITY = {
     "win": "utility: win rate",
 }
 _DOMAINS = {"main": "main four", "in_domain": "in-domain", "ood": "OOD", "secalign": "SecAlign"}
+_WHOLE = {"in_domain": IN_DOMAIN_ATTACKS, "ood": OOD_ATTACKS, "secalign": SECALIGN_ATTACKS}
+
+DEAF = 0.3
+"""A model with a ceiling below this share follows so little that its robustness says little."""
+FEW_SAMPLES = 20
+"""With fewer samples than this, the bootstrap's intervals are too narrow."""
 
 Row = tuple[str, list[str], list[str], bool]
 """A label, each model's cell, each model's difference to the reference ("" for itself), and whether a rule follows."""
@@ -54,7 +61,7 @@ def figure_rows(runs: Sequence[Run], criterion: Criterion = "in_response") -> li
     _close(rows)
     for name in dict.fromkeys(group for one in summaries for group in one.groups):
         groups = [one.groups.get(name) for one in summaries]
-        label = _DOMAINS.get(name, name)
+        label = _DOMAINS.get(name, name) + part_of(name, [group.attacks for group in groups if group])
         single = all(group is None or len(group.attacks) == 1 for group in groups)
         if not single:
             for figure in ("average", "worst", "union"):
@@ -85,7 +92,7 @@ def comparison_table(runs: Sequence[Run], criterion: Criterion = "in_response") 
     table.add_column("", no_wrap=True)
     for number, run in enumerate(runs):
         name = f"{run.label}\n(reference)" if len(runs) > 1 and not number else run.label
-        table.add_column(name, justify="right", overflow="fold")
+        table.add_column(Text(name), justify="right", overflow="fold")  # rich would read [data-as-user] as markup
         if number:
             table.add_column("\N{MINUS SIGN} reference (p)", justify="right")
     rows = figure_rows(runs, criterion)
@@ -93,10 +100,52 @@ def comparison_table(runs: Sequence[Run], criterion: Criterion = "in_response") 
         shown = [cells[0]]
         for cell, difference in zip(cells[1:], apart[1:], strict=True):
             shown += [cell, difference]
-        table.add_row(label, *shown, end_section=rule, style="bold" if label.endswith(("separation", "score")) else "")
+        style = "bold" if label.endswith(("separation", "score")) else ""
+        table.add_row(*map(Text, (label, *shown)), end_section=rule, style=style)
     title = Text(f"{_title(runs)}, {criterion}: percent [95 % interval]\n", style="italic")
     caption = _caption([label for label, *_ in rows], compared=len(runs) > 1)
-    return Group(title, table, Text(caption, style="dim"), *(Text(line) for line in refused_lines(runs)))
+    below = [*refused_lines(runs), *remarks([(run.label, summarise(run, criterion)) for run in runs])]
+    return Group(title, table, Text(caption, style="dim"), *map(Text, below))
+
+
+def part_of(group: str, members: Iterable[Sequence[str]]) -> str:
+    """` (2 of 17)` where runs have only some attacks of a domain, ` (2–17 of 17)` where they have more and fewer.
+
+    Args:
+        group: a key of `Summary.groups`.
+        members: each run's attacks in it.
+
+    Returns:
+        What to put behind the group's name: nothing where every run has the whole domain, or its size is not known.
+    """
+    whole = set(_WHOLE.get(group, ()))
+    counts = sorted({len(whole.intersection(attacks)) for attacks in members})
+    if not counts or not counts[-1] or counts[0] == len(whole):
+        return ""
+    return f" ({'–'.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} of {len(whole)})"
+
+
+def is_deaf(summary: Summary) -> bool:
+    """Whether the payload is hardly followed even in the instruction."""
+    return summary.ceiling is not None and summary.ceiling.value < DEAF
+
+
+def remarks(summaries: Sequence[tuple[str, Summary]]) -> list[str]:
+    """What a reader of these runs' figures must know, each remark once with the labels of the runs concerned."""
+    found: list[str] = []
+    if deaf := ", ".join(
+        f"{label} {100 * one.ceiling.value:.3g} %" for label, one in summaries if one.ceiling and is_deaf(one)
+    ):
+        found.append(
+            f"The ceiling is under {100 * DEAF:.0f} % ({deaf}): few payloads are followed even in the instruction, so "
+            "robust accuracy says little; look at the separation."
+        )
+    if few := ", ".join(f"{label} {one.n}" for label, one in summaries if 0 < one.n < FEW_SAMPLES):
+        found.append(
+            f"There are fewer than {FEW_SAMPLES} samples ({few}): resampled intervals (of averages, the worst attack, "
+            "separation and utility) are too narrow for so few."
+        )
+    return found
 
 
 def refused_lines(runs: Sequence[Run]) -> list[str]:

@@ -20,7 +20,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTra
 from rolewise.hub import unreachable
 from rolewise.modeling.attach import attach
 from rolewise.modeling.families import MODEL_TYPE_PREFIX, register
-from rolewise.modeling.mixin import SegmentedCausalLM
+from rolewise.modeling.mixin import TABLE_KEY, SegmentedCausalLM
 from rolewise.modeling.vocabulary import apply_template
 from rolewise.roles import RoleScheme
 
@@ -99,6 +99,31 @@ def load_model(
             f"{', '.join(new_table)} is for a new table, but {name_or_model!s:.80} has one already; leave it out"
         )
     return model
+
+
+def has_table(name: str | os.PathLike[str]) -> bool:
+    """Whether the weights behind a name come with a segment table; a plain model would be loaded with a fresh one.
+
+    A fresh table is for training. To answer with it is to answer with a model that was disturbed at random, so
+    whoever runs a model sets its `segment_scale` to 0 where there is no table.
+
+    Raises:
+        FileNotFoundError: when a path does not exist.
+        ValueError: when its configuration is damaged.
+    """
+    source = resolve_source(name)
+    if source.suffix == ".gguf":
+        return False
+    if (source / "adapter_config.json").exists():
+        from safetensors import safe_open
+
+        with safe_open(source / "adapter_model.safetensors", framework="pt") as weights:
+            if any(TABLE_KEY.partition(".")[0] in key for key in weights.keys()):  # noqa: SIM118 (no mapping)
+                return True
+        return has_table(_adapter_base(source))
+    _model_type(str(source))  # says in words what is wrong with a name or a file
+    config, _ = PreTrainedConfig.get_config_dict(str(source))
+    return "segment_scheme" in config
 
 
 def load_tokenizer(name: str | os.PathLike[str]) -> PreTrainedTokenizerBase:
