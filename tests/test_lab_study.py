@@ -134,6 +134,7 @@ def test_figures_and_tables_come_from_the_results_alone(tmp_path: Path, monkeypa
     text = (tmp_path / "lab.md").read_text()
     assert "| delimiter+ISE - delimiter | +44 [-36, +123]" in text
     assert not (tmp_path / "lab-unseen.svg").exists()
+    assert not (tmp_path / "lab-mix-4x.svg").exists(), "one point is no axis"
 
 
 # --- command -----------------------------------------------------------------------------------------------------
@@ -183,5 +184,6 @@ def test_options_become_settings() -> None:
         "delimiter+ISE\nlr_multiple 1",
         "delimiter+ISE\nlr_multiple 10",
     ]
-    assert setting_of(configs[0]) == "mix=clean, steps=7, init_std=None, init_ratio=0.5"
+    said = "mix=clean, steps=7, init_std=None, init_ratio=0.5, base_steps=1200, test_samples=80"
+    assert setting_of(configs[0]) == said, "the command's own defaults are quicker than the study's, and say so"
     assert setting_of(LabConfig(seed=3, arm="text")) == "default"

@@ -135,6 +135,15 @@ def curve(axis: Axis, arm: str, results: Sequence[LabResult]) -> list[Estimate |
     return [over_seeds(list(values.values())) if values else None for values in found]
 
 
+def varied(axis: Axis, results: Sequence[LabResult]) -> bool:
+    """Whether any arm has two points at least that are not the same runs and the same figure: one is no axis."""
+    for arm in ARMS:
+        found = zip(axis.points, curve(axis, arm, results), strict=True)
+        if len({(replace(LabConfig(arm=arm), **p.changes).key, p.figure) for p, one in found if one is not None}) > 1:
+            return True
+    return False
+
+
 def draw(axis: Axis, results: Sequence[LabResult], folder: Path) -> bool:
     """Draw one axis as SVG and PNG; False when no run has it."""
     import matplotlib
@@ -143,14 +152,14 @@ def draw(axis: Axis, results: Sequence[LabResult], folder: Path) -> bool:
     matplotlib.rcParams["svg.hashsalt"] = "rolewise"  # so that the same results give the same file
     from matplotlib import pyplot
 
+    if not varied(axis, results):
+        return False
     figure, plot = pyplot.subplots(figsize=(5.6, 3.6), layout="constrained")
-    drawn = False
     for number, arm in enumerate(ARMS):
         estimates = curve(axis, arm, results)
         kept = [(at, one) for at, one in enumerate(estimates) if one is not None]
         if not kept:
             continue
-        drawn = True
         colour, line, marker = STYLES[arm]
         shift = 0.06 * (number - 1.5)
         spread = [
@@ -161,23 +170,22 @@ def draw(axis: Axis, results: Sequence[LabResult], folder: Path) -> bool:
             [at + shift for at, _ in kept], [100 * one.value for _, one in kept], yerr=spread, color=colour,
             linestyle=line, marker=marker, markerfacecolor=colour if line == "-" else "white", capsize=3, label=arm,
         )  # fmt: skip
-    if drawn:
-        plot.set_xticks(range(len(axis.points)), [point.label.replace(", ", "\n") for point in axis.points])
-        plot.set_xlabel(axis.title)
-        plot.set_ylabel({"utility": "utility, %", "ceiling": "ceiling, %"}.get(axis.name, "separation, points"))
-        plot.grid(axis="y", alpha=0.3)
-        plot.legend(frameon=False)
-        for suffix, options in ((".svg", {"metadata": {"Date": None}}), (".png", {"dpi": 150})):
-            figure.savefig(folder / f"lab-{axis.name}{suffix}", **options)
+    plot.set_xticks(range(len(axis.points)), [point.label.replace(", ", "\n") for point in axis.points])
+    plot.set_xlabel(axis.title)
+    plot.set_ylabel({"utility": "utility, %", "ceiling": "ceiling, %"}.get(axis.name, "separation, points"))
+    plot.grid(axis="y", alpha=0.3)
+    plot.legend(frameon=False)
+    for suffix, options in ((".svg", {"metadata": {"Date": None}}), (".png", {"dpi": 150})):
+        figure.savefig(folder / f"lab-{axis.name}{suffix}", **options)
     pyplot.close(figure)
-    return drawn
+    return True
 
 
 def table(axis: Axis, results: Sequence[LabResult]) -> list[str]:
     """Markdown: arms against the points of an axis, and what the table of roles adds to each kind of header."""
-    curves = {arm: curve(axis, arm, results) for arm in ARMS}
-    if not any(one for estimates in curves.values() for one in estimates):
+    if not varied(axis, results):
         return []
+    curves = {arm: curve(axis, arm, results) for arm in ARMS}
     lines = [
         f"### {axis.title[0].upper()}{axis.title[1:]}", "",
         f"| | {' | '.join(point.label for point in axis.points)} |", "|---|" + "---|" * len(axis.points),

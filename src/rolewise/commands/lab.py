@@ -14,8 +14,8 @@ from rolewise.commands.arguments import parse
 if TYPE_CHECKING:
     from rolewise.lab.config import LabConfig
 
-TEACH = """Try the method on a model of a few hundred thousand weights that trains in minutes: the four arms side by
-side (headers of words or of reserved tokens, each without and with the segment table), on the same rows.
+TEACH = """Try the method on a model of a few hundred thousand weights that trains in minutes: up to four arms side
+by side (headers of words or of reserved tokens, each without and with the segment table), on the same rows.
 
 A base model is pre-trained first (once for a seed, then kept); it carries out every instruction that it reads. Each
 arm then learns who may give instructions, from short data, and is attacked in data up to 8 times as long. Finished
