@@ -79,8 +79,10 @@ def test_the_labs_help_says_its_own_defaults(capsys: pytest.CaptureFixture[str])
     assert cli.main(["lab", "--help"]) == 0
     shown = " ".join(capsys.readouterr().out.split())
     config = LabConfig()
-    for value in (config.steps, config.base_steps, config.lr_multiple, config.init_std, config.test_samples):
+    for value in (config.steps, config.lr_multiple, config.init_std):
         assert f"by default {value:g}" in shown
+    for value in (config.base_steps, config.test_samples):
+        assert f"the study takes {value}" in shown
 
 
 def test_a_recipes_value_stays_the_default(
@@ -146,13 +148,25 @@ def test_errors_are_one_line_and_a_status(
         (["train", "--epochs", "abc"], "Error parsing --epochs: could not convert string to float: 'abc'"),
         (
             ["train", "--method", "abc"],
-            "invalid choice 'abc' for argument '--method'. Expected one of ('full', 'lora')",
+            "invalid choice 'abc' for argument '--method'. Expected one of 'full', 'lora' (rolewise",
+        ),
+        (
+            ["train", "--method", "lore"],
+            "invalid choice 'lore' for argument '--method'. Expected one of 'full', 'lora'; did you mean lora?",
+        ),
+        (
+            ["eval", "m", "--probe", "scale0"],
+            "Expected one of 'all-one-role', 'data-as-user', 'scale-0', 'system-as-user'; did you mean scale-0?",
         ),
         (["show"], "Missing from rolewise show: FILE"),
     ],
 )
 def test_a_wrong_argument_is_one_line(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    required = ["--model", "m", "--output-dir", "o", "--data", "d"] if "Missing" not in said else []
+    required = (
+        ["--model", "m", "--output-dir", "o", "--data", "d"]
+        if arguments[0] == "train" and "Missing" not in said
+        else []
+    )
     assert cli.main([*arguments, *required]) == 2
     error = capsys.readouterr().err
     assert error == f"rolewise: error: {error[len('rolewise: error: ') :]}"
@@ -458,7 +472,7 @@ def test_generate_never_replaces_something_else(
     done = output.read_bytes()
     assert generate(model, prompts, output) == 0
     assert "done already" in capsys.readouterr().err
-    assert generate(model, prompts, output, "--scale", "0") == 2  # other settings: not this command's result
+    assert generate(model, prompts, output, "--scale", "0.5") == 2  # other settings: not this command's result
     assert generate(model, prompts, prompts, "--overwrite") == 2
     assert "is the input" in capsys.readouterr().err
     assert output.read_bytes() == done

@@ -39,6 +39,39 @@ def test_a_table_and_a_second_call_that_asks_nothing(data: str, tmp_path: Path, 
     assert "begins_with" in capsys.readouterr().out
 
 
+def test_the_table_names_a_probe_a_part_of_a_domain_and_deaf_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rows = [{"instruction": f"Shorten {i}.", "input": "A cat sat.", "output": "Cat."} for i in range(2)]
+    (tmp_path / "rows.json").write_text(json.dumps(rows))
+    command = ["eval", "mockllm/model", "--data", str(tmp_path / "rows.json"), "--log-dir", str(tmp_path / "logs")]
+    assert main([*command, "--attacks", "naive,completion_real"]) == 0
+    said = capsys.readouterr().out
+    assert "in-domain (2 of 17): average" in said
+    assert "in-domain: " not in said
+    flat = " ".join(said.split())
+    assert "The ceiling is under 30 % (model 0 %): few payloads" in flat
+    assert "fewer than 20 samples (model 2): resampled" in flat
+
+
+def test_no_name_in_the_table_is_read_as_markup():
+    import io
+
+    from rich.console import Console
+
+    from rolewise.evaluation.table import comparison_table
+    from tests.reporting_runs import outcome, run
+
+    outcomes = [outcome("s1", name, name == "ceiling") for name in ("clean", "naive", "[bold]", "ceiling")]
+    names = ("ise-a [data-as-user]", "ise-b [all-one-role]")
+    settings = {"task": {"data": "eval/[red]rows.json"}}
+    console = Console(width=160, file=io.StringIO())
+    console.print(comparison_table([run(name, outcomes=outcomes, settings=settings) for name in names]))
+    assert isinstance(console.file, io.StringIO)
+    said = console.file.getvalue()
+    for shown in (*names, "[bold]", "[red]rows.json"):
+        assert shown in said
+    assert "The ceiling is under" not in said
+
+
 def test_without_a_file_rows_are_generated_and_the_table_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):

@@ -339,6 +339,7 @@ def test_a_model_without_a_table_is_the_bare_model(directory: Path, tmp_path: Pa
         has_table(tmp_path / "nowhere")
 
 
+@pytest.mark.filterwarnings("ignore:.*is_gradient_checkpointing. is deprecated:FutureWarning")  # PEFT's own
 def test_has_table_looks_into_adapters(directory: Path, tmp_path: Path) -> None:
     peft = pytest.importorskip("peft", reason="needs rolewise[peft]")
     tokenizer = tiny_tokenizer()

@@ -258,6 +258,7 @@ def test_an_interrupted_evaluation_is_an_interrupt(place: Path, tmp_path: Path) 
         stderr=subprocess.PIPE,
         cwd=Path(__file__).parent.parent,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's & has it ignored
     )
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline and process.poll() is None:

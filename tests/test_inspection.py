@@ -16,11 +16,12 @@ import pytest
 import rolewise as rw
 from rolewise.attacks import HACKED
 from rolewise.cli import main
-from rolewise.commands.inspect_attention import has_table, labels_of
+from rolewise.commands.inspect_attention import labels_of
 from rolewise.evaluation.testsets import load_test_samples
 from rolewise.inspection import Inspection, Measurement, inspect_model, write_inspection
 from rolewise.inspection.tables import thirds
 from rolewise.modeling import SegmentedCausalLM
+from rolewise.modeling.loading import has_table
 from tests.models import plain_model, tiny_model
 from tests.test_architectures import plain
 from tests.training_model import save_tiny_model, tiny_tokenizer
@@ -217,7 +218,7 @@ def test_the_command(models: tuple[str, str], tmp_path: Path, capsys: pytest.Cap
     text = (target / "inspection.md").read_text()
     for path in re.findall(r"\]\(([^)]+)\)", text):
         assert (target / path).is_file()
-    assert "8 samples, clean and under naive" in text
+    assert "8 samples of generated, 4 pairs of passages; clean and under naive" in text
 
     stored = json.loads((target / "inspection.json").read_text())["models"]
     assert [one["label"] for one in stored] == ["ise", "bare"]
@@ -247,6 +248,8 @@ def test_a_foreign_directory_is_left_alone(
         (["--limit", "0"], "--limit 0 must be at least 1"),
         (["--data", "absent.json"], "no test file 'absent.json'"),
         (["--limit", "4"], "2 pairs of passages are too few"),
+        (["--limit", "4"], "(--limit 8), or leave the probe out (--parts attention)"),
+        (["--attacks", "naiv"], "unknown attack 'naiv'"),
         (["--parts", "heads"], "--parts"),
         (["bare"], "no model 'bare'"),
     ],
@@ -256,8 +259,79 @@ def test_command_errors(
 ) -> None:
     given = [] if "--limit" in options else ["--limit", "8"]
     assert main(["inspect-attention", models[0], *options, *given, "-o", str(tmp_path / "new")]) == 2
-    assert said in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert said in error
+    assert "loading" not in error, "no model is loaded in vain"
     assert not (tmp_path / "new").exists()
+
+
+def test_an_earlier_inspection_leaves_no_figures_behind(inspection: Inspection, tmp_path: Path) -> None:
+    write_inspection([inspection], tmp_path)
+    (tmp_path / "attention-notes.png").write_text("mine")
+    clean = [one for one in inspection.measurements if one.condition == "clean"]
+    write_inspection([replace(inspection, measurements=tuple(clean))], tmp_path)
+    figures = {path.name for path in tmp_path.iterdir() if path.suffix in (".png", ".svg")}
+    assert figures == {"attention-clean.png", "attention-clean.svg", "attention-notes.png"}
+
+
+@pytest.mark.parametrize("killed_at", [0, 1, 2, 11])
+def test_a_killed_write_is_done_again(
+    killed_at: int, inspection: Inspection, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import os
+
+    written: list[str] = []
+
+    def killed(before: Any, after: Any) -> None:
+        if len(written) == killed_at:
+            raise KeyboardInterrupt
+        written.append(str(after))
+        Path(before).rename(after)
+
+    monkeypatch.setattr(os, "replace", killed)
+    with pytest.raises(KeyboardInterrupt):
+        write_inspection([inspection], tmp_path / "x")
+    monkeypatch.undo()
+    paths = write_inspection([inspection], tmp_path / "x")
+    assert len(paths) == 12
+    assert set((tmp_path / "x").iterdir()) == set(paths)
+
+
+def test_a_caption_names_the_data_and_what_there_is(inspection: Inspection) -> None:
+    from rolewise.inspection.figures import _note
+    from rolewise.inspection.write import markdown
+
+    settings = {**inspection.settings, "data": "rows.json"}
+    assert _note([replace(inspection, settings=settings)]) == (
+        "10 samples of rows.json, 5 pairs of passages, seed 0; bands are 95 % intervals over samples, or over pairs."
+    )
+    attention = tuple(one for one in inspection.measurements if one.kind == "attention")
+    alone = replace(inspection, settings={**settings, "pairs": 0}, measurements=attention)
+    assert _note([alone]) == "10 samples of rows.json, seed 0; bands are 95 % intervals over samples."
+    assert "pairs of passages" not in markdown([alone], [])
+
+
+def test_axes_hold_the_intervals_and_tick_whole_layers(inspection: Inspection, monkeypatch: pytest.MonkeyPatch) -> None:
+    from matplotlib.figure import Figure
+
+    from rolewise.inspection import figures as module
+
+    wide = measurement([[1.0, 1.0], [9.0, 9.0]], measure="lift_without_first")
+    drawn: list[Figure] = []
+
+    def keep(name: str, title: str, description: str, draw: Any, *_: Any) -> Any:
+        drawn.append(Figure())
+        draw(drawn[0])
+
+    monkeypatch.setattr(module, "drawn_as", keep)
+    module.drawings([replace(inspection, measurements=(wide,))])
+    axes = drawn[0].axes[1]
+    estimate = wide.estimate(1)
+    assert estimate is not None
+    low, high = axes.get_ylim()
+    assert low < estimate.low < estimate.value * 0.8
+    assert estimate.value * 1.25 < estimate.high < high
+    assert all(float(tick).is_integer() for tick in axes.get_xticks())
 
 
 def test_a_model_without_attention_is_told_what_to_do(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

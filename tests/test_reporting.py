@@ -16,6 +16,7 @@ pytest.importorskip("matplotlib")
 pytest.importorskip("jinja2")
 
 from rolewise import cli
+from rolewise.attacks import IN_DOMAIN_ATTACKS, MAIN_ATTACKS
 from rolewise.evaluation.outcomes import CEILING, CLEAN, Refusal, Run
 from rolewise.evaluation.statistics import Estimate
 from rolewise.reporting import build_sections, csv_files, tables, write_report
@@ -29,6 +30,7 @@ from .reporting_runs import ATTACKS, FIRST, SECOND, outcome, run
 def _parts_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """The hand-made runs have four samples."""
     monkeypatch.setattr("rolewise.reporting.sections.LEAST_IN_PART", 1)
+    monkeypatch.setattr("rolewise.evaluation.table.FEW_SAMPLES", 1)
 
 
 WILSON_HALF = (0.150039, 0.849961)  # of 2 of 4, by hand: z^2 = 3.841459, half = z sqrt(1/16 + z^2/64) / (1 + z^2/4)
@@ -365,11 +367,70 @@ def test_other_mixtures_are_said() -> None:
     assert "different versions" in gaps(run(), run("second", SECOND, versions={"rolewise": "0.2.0"}))
     plain = [outcome(one.id, one.condition, one.in_response, meta={}) for one in run().outcomes]
     assert "do not state the length of their data" in gaps(run(outcomes=plain))
-    assert "the ceiling is 0 %" in gaps(run("deaf", {}))
     (section,) = build_sections([run(), run()])
     assert [arm.label for arm in section.arms] == ["first", "first #2"]
     (section,) = build_sections([run(), run(probe="data-as-user")])
     assert [arm.label for arm in section.arms] == ["first", "first (data-as-user)"]
+
+
+def test_deaf_runs_are_named_once() -> None:
+    quarter = {"naive": ("s1",), CEILING: ("s1",)}
+    said = gaps(run("deaf", {}), run(), run("nearly", quarter))
+    assert said.count("The ceiling is under 30 %") == 1
+    assert "The ceiling is under 30 % (deaf 0 %, nearly 25 %): few payloads are followed" in said
+
+
+def test_few_samples_are_remarked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rolewise.evaluation.table.FEW_SAMPLES", 4)
+    three = run("three", samples=("s1", "s2", "s3"))
+    assert "There are fewer than 4 samples (three 3): resampled intervals" in gaps(run(), three)
+    assert "fewer than 4" not in gaps(run())
+
+
+def test_runs_with_different_attacks_show_the_group_that_the_heading_names() -> None:
+    main = (CLEAN, *MAIN_ATTACKS, CEILING)
+    arms = [run("one", conditions=(CLEAN, "naive", CEILING)), run("four", SECOND, conditions=main)]
+    (section,) = build_sections(arms)
+    assert section.groups == ["main", "in_domain"]
+    overview, lengths = table(arms, "overview"), table(arms, "lengths")
+    assert "attack success (main four)" in overview.caption
+    names = [column.name for column in overview.columns]
+    for name in ("separation", "given ceiling"):
+        texts = [row[names.index(name)].text for row in overview.rows]
+        assert (texts[0], texts[1] == "—") == ("—", False), name
+    assert "main four: average" in [column.name for column in lengths.columns]
+    for row in lengths.rows:
+        assert (row[3].text == "—") == (row[-1].text == "—") == (row[1].text == "one")
+
+
+def test_a_part_of_a_domain_has_not_its_name() -> None:
+    arms = [run(), run("second", SECOND)]
+    columns = [column.name for column in table(arms, "overview").columns]
+    assert "in-domain (2 of 17): average" in columns
+    assert "in-domain (2 of 17): average" in [column.name for column in table(arms, "lengths").columns]
+    figures = [row[2].text for row in table(arms, "differences").rows]
+    assert "in-domain (2 of 17): separation" in figures
+    assert "in-domain: separation" not in figures
+    mixed = [column.name for column in table([run(), run("b", conditions=("naive", CEILING))], "overview").columns]
+    assert "in-domain (1–2 of 17): average" in mixed
+    whole = [column.name for column in table([run(conditions=IN_DOMAIN_ATTACKS)], "overview").columns]
+    assert "in-domain: average" in whole
+
+
+def test_a_probe_is_compared_with_its_own_model_only() -> None:
+    model, other = "rolewise/runs/a", "rolewise/runs/b"
+    probed = run("a [x]", SECOND, model=model, probe="x")
+    plain = [run("a", model=model), run("b", model=other)]
+
+    def pairs(*runs: Run, **options: Any) -> list[tuple[str, str]]:
+        (section,) = build_sections(runs, **options)
+        return [(pair.run.label, pair.reference.label) for pair in section.compared]
+
+    assert pairs(*plain, probed) == [("b", "a"), ("a [x]", "a")]
+    assert "Runs with a probe are compared with the same model without it only" in gaps(*plain, probed)
+    assert pairs(*plain, probed, baseline="b") == [("a", "b"), ("a [x]", "b")]
+    assert pairs(plain[1], probed) == [("a [x]", "b")], "its own model is not there"
+    assert "with a probe" not in gaps(plain[1], probed)
 
 
 # --- words -------------------------------------------------------------------------------------------------

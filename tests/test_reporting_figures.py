@@ -11,6 +11,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 
+from rolewise.attacks import MAIN_ATTACKS
 from rolewise.evaluation.outcomes import CEILING, CLEAN, Run
 from rolewise.evaluation.statistics import Estimate, wilson
 from rolewise.reporting import build_sections, write_report
@@ -92,6 +93,29 @@ def test_what_a_run_lacks_is_marked() -> None:
     found = drawn([run(), run("second", SECOND, conditions=(CLEAN, "naive", CEILING))])
     assert "no figure" in text_of(found["structured-query-attacks"].svg)
     assert "structured-query-radar" not in found
+
+
+def test_deaf_runs_are_marked_and_a_radar_does_not_praise_them() -> None:
+    found = drawn([run("deaf", {}, conditions=MANY), run("second", SECOND, conditions=MANY)])
+    for kind in ("overall", "attacks", "radar"):
+        said = " ".join(text_of(found[f"structured-query-{kind}"].svg).split())
+        assert "deaf (ceiling 0 %)" in said, kind
+        assert "second (ceiling" not in said
+    radar_text = " ".join(text_of(found["structured-query-radar"].svg).split())
+    assert "the better" not in radar_text
+    assert "more robust, or deaf: see the ceiling" in radar_text
+
+
+def test_separation_is_of_the_group_that_the_title_names() -> None:
+    main = (CLEAN, *MAIN_ATTACKS, CEILING)
+    found = drawn([run("single", conditions=(CLEAN, "naive", CEILING)), run("second", SECOND, conditions=main)])
+    drawing = found["structured-query-separation"]
+    assert "main four" in drawing.title
+    assert "second" in drawing.description
+    assert "single" not in drawing.description
+    found = drawn([run()])
+    assert found["structured-query-separation"].title.endswith("in-domain (2 of 17)")
+    assert "(2 of 17)" in text_of(found["structured-query-overall"].svg)
 
 
 def test_names_that_look_like_mathematics_or_are_long() -> None:

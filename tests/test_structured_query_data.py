@@ -100,14 +100,16 @@ def test_bad_rows_say_what_and_where(tmp_path: Path) -> None:
             {"input": "b", "output": "c"},
             "text",
             {**good, "output": ["c"]},
+            {"instruction": "a", "context": "b", "response": ""},
         ],
     )
     assert problems(path) == [
-        'x.json[1]: "input" or "context" must be text, not int \'5\'',
-        'x.json[2]: "output" or "response" must be text that is not empty, not empty',
+        "x.json[1]: \"input\" must be text, not int '5'",
+        'x.json[2]: "output" is empty',
         "x.json[3]: no \"instruction\"; the fields are 'input', 'output'",
         "x.json[4]: a row must be a JSON object, not str",
-        'x.json[5]: "output" or "response" must be text that is not empty, not list "[\'c\']"',
+        'x.json[5]: "output" must be text that is not empty, not list "[\'c\']"',
+        'x.json[6]: "response" is empty',
     ]
     lines = tmp_path / "y.jsonl"
     lines.write_text(json.dumps(good) + "\n{oops\n" + json.dumps(good), encoding="utf-8")
@@ -300,7 +302,7 @@ def test_duplicates_test_rows_and_lengths_are_counted(tmp_path: Path, source: st
     dataset = build([source, again], drop_test=[test], skip_bad=True, only_with_input=True, max_rows=10)
     assert dataset.counts["read"] == 62
     assert dataset.counts["bad"] == 1
-    assert dataset.problems == [f'{again}[1]: "output" or "response" must be text that is not empty, not empty']
+    assert dataset.problems == [f'{again}[1]: "output" is empty']
     assert dataset.counts["duplicate"] == 1
     assert dataset.counts["in the test set"] == 1
     assert dataset.counts["without input"] == 20

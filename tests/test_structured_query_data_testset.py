@@ -65,7 +65,7 @@ def test_samples_are_the_rows_with_an_input(path: Path) -> None:
     ("rows", "message"),
     [
         ([*ROWS, {**ROWS[1], "input": "anna sings.  Ben plays"}], r"eval\.json\[3\] has the instruction and input of"),
-        ([{**ROWS[1], "input": 3}], r"eval\.json\[0\]: \"input\" or \"context\" must be text, not int '3'"),
+        ([{**ROWS[1], "input": 3}], r"eval\.json\[0\]: \"input\" must be text, not int '3'"),
         ([{"instruction": "a", "data": "b", "output": "c"}], "no row has the field \"input\".*'data'"),
         ([{"instruction": "a", "input": "b"}], 'no "output" or "response"'),
         ([ROWS[0]], "has no row with an input"),

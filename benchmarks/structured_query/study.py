@@ -150,7 +150,9 @@ def inspect(model: Path, setting: Setting) -> dict[str, Any]:
     """Where answers attend, and what each layer knows of roles; numbers only."""
     loaded, tokenizer = load(model)
     chosen = load_samples(TEST)[:INSPECTED]
-    found = inspect_model(loaded, tokenizer, chosen, label=setting.arm, attacks=("naive",), seed=setting.seed)
+    found = inspect_model(
+        loaded, tokenizer, chosen, label=setting.arm, attacks=("naive",), seed=setting.seed, data=TEST.name
+    )
     return found.only("share", "lift_without_first", "accuracy", "offset").to_dict()
 
 

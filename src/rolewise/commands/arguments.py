@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import dataclasses
+import difflib
 import io
 import re
 import sys
@@ -16,6 +18,9 @@ from tyro.constructors import ConstructorRegistry, StructConstructorSpec, Struct
 _Config = TypeVar("_Config")
 
 _RULE = re.compile("[─╭╮╰╯]{3}|-{4}")
+_CHOICES = re.compile(
+    r"(?P<start>invalid choice '(?P<given>.*)' for argument .*?\.\s+Expected\s+one\s+of\s+)(?P<all>\(.*\))"
+)
 _EDGE = re.compile("^(│ |  )")  # the second, and the second rule, where the terminal knows ASCII only
 
 
@@ -129,6 +134,21 @@ def _in_one_line(box: str) -> str:
     if not parts:
         return ""
     problem = " ".join(line.strip() for line in parts[0] if not line.startswith(" " * 5)).rstrip(".")
+    problem = _CHOICES.sub(_choices, problem)
     hints = [line for part in parts[1:] if part[0].startswith("Perhaps") for line in part if line.startswith("    --")]
     near = list(dict.fromkeys(line.split()[0] for line in hints))
     return problem + (f"; did you mean {' or '.join(near)}?" if near else "")
+
+
+def _choices(found: re.Match[str]) -> str:
+    """Tyro's text of a wrong choice with the choices in a fixed order, and a near match.
+
+    Tyro takes them from a set, and counts None among them, which is what an option that is not given has.
+    """
+    try:
+        named: tuple[str, ...] = ast.literal_eval(found["all"])
+    except (ValueError, SyntaxError):  # a choice that was broken over lines
+        return found[0]
+    names = sorted(set(named) - {"None"})
+    near = difflib.get_close_matches(found["given"], names, n=1)
+    return f"{found['start']}{', '.join(map(repr, names))}" + (f"; did you mean {near[0]}?" if near else "")

@@ -24,13 +24,15 @@ Super-NaturalInstructions and names of hub datasets, several at once. Adversaria
 get another row's instruction appended to it, a quarter the same behind a forged answer in foreign delimiters; the
 outputs stay. --twins adds each attacked row's twin: the same extra instruction in the user turn, and both answers.
 With one seed, clean and adversarial have the same rows in the same order, and the bytes are the same on any machine.
+A few rows of Stanford Alpaca have an empty output, so --skip-bad leaves out, and counts, what cannot be used.
 OUT's directory is made when it does not exist. For training on up to 512 tokens, --max-chars 1000 and
 --max-injected-chars 500 keep nearly all rows short enough.
 
 examples:
-  rolewise data structured-query --source alpaca.json --variant clean -o clean.jsonl
-  rolewise data structured-query --source alpaca.json dolly.json --twins --drop-test alpacaeval.json -o train.jsonl
-  rolewise data structured-query --source alpaca.json --only-with-input --max-rows 600 --max-chars 1500 -o small.jsonl
+  rolewise data structured-query --source alpaca.json --skip-bad --variant clean -o clean.jsonl
+  rolewise data structured-query --source alpaca.json dolly.json --skip-bad --twins --drop-test alpacaeval.json \\
+    -o train.jsonl
+  rolewise data structured-query --source alpaca.json --skip-bad --only-with-input --max-rows 600 -o small.jsonl
 """
 
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import tyro
 
@@ -15,7 +15,6 @@ from rolewise.commands.models import load_quietly, say
 
 if TYPE_CHECKING:
     from rolewise.inspection import Inspection
-    from rolewise.modeling import SegmentedCausalLM
 
 TEACH = """Look inside models: where does an answer attend, and does each layer still know who is speaking?
 
@@ -28,7 +27,7 @@ A model is a directory, a hub id or "smollm2-135m"; one without a segment table 
 first is the reference: the CSV files have the others' differences to it, paired by sample.
 
 examples:
-  rolewise inspect-attention runs/quickstart/delimiter runs/quickstart/ise -o inspection
+  rolewise inspect-attention runs/quickstart/models/delimiter runs/quickstart/models/delimiter+ISE -o inspection
   rolewise inspect-attention runs/ise --attack ignore,completion_real --answers own -o own-answers
   rolewise inspect-attention runs/ise --data davinci_003_outputs.json --limit 100 -o alpaca
   rolewise inspect-attention state-spaces/mamba-130m-hf --parts probe -o mamba
@@ -45,7 +44,7 @@ class InspectConfig:
     """The directory to write; it is made. An earlier inspection in it is replaced."""
     data: str = "generated"
     """A file of AlpacaEval's rows (instruction, input, output), or generated, for rows that need no file."""
-    attack: str = "naive"
+    attack: Annotated[str, tyro.conf.arg(aliases=["--attacks"])] = "naive"
     """Names of attacks, separated by commas (rolewise attacks lists them), or none."""
     payload: str = "hacked"
     """What is injected, by name; rolewise attacks --payloads lists them."""
@@ -56,7 +55,7 @@ class InspectConfig:
     answer_tokens: int = 64
     """The most tokens of an answer."""
     limit: int = 40
-    """How many samples, the first ones."""
+    """How many samples, the first ones. The probe needs 8 whose data differ."""
     seed: int = 0
     """Of what attacks draw, and of which passages train a probe."""
 
@@ -76,22 +75,29 @@ def main(arguments: Sequence[str]) -> int:
     """Run the command."""
     config = parse(InspectConfig, arguments, command="inspect-attention", teach=TEACH)
     from rolewise.attacks import payload_named
-    from rolewise.evaluation.testsets import chosen_attacks, find_data, load_test_samples
+    from rolewise.evaluation.testsets import GENERATED, chosen_attacks, find_data, load_test_samples
     from rolewise.inspection.write import check_directory
 
     attacks = [] if config.attack.strip() == "none" else chosen_attacks(config.attack)
     payload = payload_named(config.payload)
     target = check_directory(config.output)
-    samples = load_test_samples(find_data("structured_query", config.data), payload, config.limit)
+    source = find_data("structured_query", config.data)
+    samples = load_test_samples(source, payload, config.limit)
 
     from rich.console import Console
 
     from rolewise.inspection import inspect_model, write_inspection
+    from rolewise.inspection.run import check_samples
     from rolewise.inspection.tables import summary_table
+    from rolewise.modeling.loading import has_table
 
+    # What can be known to fail fails before a model is loaded; every name is looked up before the first one is.
+    check_samples(samples, config.parts)
+    bare = {name for name in config.models if not has_table(name)}
     inspections: list[Inspection] = []
     for name, label in zip(config.models, labels_of(config.models), strict=True):
-        model, tokenizer = load(name)
+        # A model that has no table yet gets none: its random start would say nothing.
+        model, tokenizer = load_quietly(name, scale=0.0 if name in bare else None)
         inspections.append(
             inspect_model(
                 model,
@@ -103,6 +109,7 @@ def main(arguments: Sequence[str]) -> int:
                 answers=config.answers,
                 answer_tokens=config.answer_tokens,
                 parts=config.parts,
+                data=source if source == GENERATED else Path(source).name,
                 progress=True,
             )
         )
@@ -114,38 +121,6 @@ def main(arguments: Sequence[str]) -> int:
     console.print(summary_table(inspections))
     say(f"{len(paths)} files in {config.output}: open {target / 'inspection.md'}")
     return 0
-
-
-def load(name: str) -> tuple[SegmentedCausalLM, Any]:
-    """A model for inspection. One that has no table yet gets none: its random start would say nothing."""
-    model, tokenizer = load_quietly(name)
-    if not has_table(name):
-        model.segment_scale = 0.0
-    return model, tokenizer
-
-
-def has_table(name: str) -> bool:
-    """Whether the weights behind a name come with a segment table."""
-    import json
-
-    from transformers import PreTrainedConfig
-
-    from rolewise.modeling.loading import resolve_source
-    from rolewise.modeling.mixin import TABLE_KEY
-
-    source = resolve_source(name)
-    if source.suffix == ".gguf":
-        return False
-    if (source / "adapter_config.json").exists():
-        from safetensors import safe_open
-
-        with safe_open(source / "adapter_model.safetensors", framework="pt") as weights:
-            if any(TABLE_KEY.partition(".")[0] in key for key in weights.keys()):  # noqa: SIM118 (no mapping)
-                return True
-        adapter = json.loads((source / "adapter_config.json").read_text(encoding="utf-8"))
-        return has_table(adapter["base_model_name_or_path"])
-    config, _ = PreTrainedConfig.get_config_dict(str(source))
-    return "segment_scheme" in config
 
 
 def labels_of(names: Sequence[str]) -> list[str]:

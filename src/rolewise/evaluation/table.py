@@ -104,7 +104,8 @@ def comparison_table(runs: Sequence[Run], criterion: Criterion = "in_response") 
         table.add_row(*map(Text, (label, *shown)), end_section=rule, style=style)
     title = Text(f"{_title(runs)}, {criterion}: percent [95 % interval]\n", style="italic")
     caption = _caption([label for label, *_ in rows], compared=len(runs) > 1)
-    below = [*refused_lines(runs), *remarks([(run.label, summarise(run, criterion)) for run in runs])]
+    # One draw, as the remarks need no intervals.
+    below = [*refused_lines(runs), *remarks([(run.label, summarise(run, criterion, draws=1)) for run in runs])]
     return Group(title, table, Text(caption, style="dim"), *map(Text, below))
 
 
@@ -142,8 +143,8 @@ def remarks(summaries: Sequence[tuple[str, Summary]]) -> list[str]:
         )
     if few := ", ".join(f"{label} {one.n}" for label, one in summaries if 0 < one.n < FEW_SAMPLES):
         found.append(
-            f"There are fewer than {FEW_SAMPLES} samples ({few}): resampled intervals (of averages, the worst attack, "
-            "separation and utility) are too narrow for so few."
+            f"There are fewer than {FEW_SAMPLES} samples ({few}): resampled intervals (those of means and of "
+            "the worst attack) are too narrow for so few."
         )
     return found
 

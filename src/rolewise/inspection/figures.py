@@ -66,10 +66,11 @@ def _panels(inspections: Sequence[Inspection], kind: Kind, measure: str, conditi
 
 
 def _note(inspections: Sequence[Inspection]) -> str:
-    settings = inspections[0].settings
+    kinds = {m.kind for one in inspections for m in one.measurements}
+    over = [unit for kind, unit in (("attention", "samples"), ("probe", "pairs")) if kind in kinds]
     return (
-        f"{settings['samples']} samples, {settings['pairs']} pairs of passages, seed {settings['seed']}; bands are "
-        "95 % intervals over samples, or over pairs."
+        f"{safe_text(inspections[0].counted())}, seed {inspections[0].settings['seed']}; bands are 95 % intervals over "
+        f"{', or over '.join(over)}."
     )
 
 
@@ -88,6 +89,8 @@ def _curves(
     rows = math.ceil(len(panels) / _COLUMNS)
 
     def draw(figure: Figure) -> None:
+        from matplotlib.ticker import MaxNLocator
+
         around = full_axes(figure, rows * _PANEL)
         around.set_xticks([])
         around.set_yticks([])
@@ -112,6 +115,7 @@ def _curves(
                 axes.set_yticks(_RATIOS, [f"{ratio:g}" for ratio in _RATIOS])
                 axes.minorticks_off()
                 axes.set_ylim(*limits)
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))  # no layer is number 2.5
             axes.grid(axis="y")
             axes.tick_params(labelsize=7)
 
@@ -135,14 +139,17 @@ def _plot(axes: Any, lines: Mapping[str, Measurement], labels: Sequence[str], fa
 
 
 def _limits(panels: _Panels) -> tuple[float, float]:
-    values = [
-        one.value
+    """Of a logarithmic axis, so that it shows the intervals whole; one that goes down to 0 runs out of it."""
+    ends = [
+        end
         for lines in panels.values()
         for measurement in lines.values()
         for layer in measurement.layers
-        if (one := measurement.estimate(layer)) is not None and one.value > 0
+        if (one := measurement.estimate(layer)) is not None
+        for end in (one.low, one.value, one.high)
+        if end > 0
     ]
-    return max(min(values, default=1.0) * 0.8, _RATIOS[0] / 2), max(max(values, default=1.0) * 1.25, 2.0)
+    return max(min(ends, default=1.0) * 0.8, _RATIOS[0] / 2), max(max(ends, default=1.0) * 1.25, 2.0)
 
 
 def _colour(place: int) -> str:

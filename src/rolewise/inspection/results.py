@@ -107,6 +107,13 @@ class Inspection:
     seconds: float = 0.0
     versions: Mapping[str, str] = field(default_factory=dict[str, str])
 
+    def counted(self) -> str:
+        """How many samples, of which data, and how many pairs of passages where there is a probe; for captions."""
+        data, pairs = self.settings.get("data"), self.settings["pairs"]
+        return f"{self.settings['samples']} samples{f' of {data}' if data else ''}" + (
+            f", {pairs} pairs of passages" if pairs else ""
+        )
+
     def find(self, kind: Kind, condition: str, role: str, measure: str) -> Measurement | None:
         """A measurement by its key."""
         wanted = (kind, condition, role, measure)

@@ -46,6 +46,7 @@ def inspect_model(
     answers: Answers = "reference",
     answer_tokens: int = 64,
     parts: Sequence[Part] = PARTS,
+    data: str = "",
     progress: bool = False,
 ) -> Inspection:
     """Measure a model's attention from answers to roles, and how well its layers tell user from data.
@@ -64,6 +65,7 @@ def inspect_model(
             greedy answer.
         answer_tokens: the most tokens of an answer.
         parts: what to measure: `attention`, `probe` or both.
+        data: where the samples are from, for the captions of tables and figures.
         progress: whether to show a bar with the time left on standard error.
 
     Raises:
@@ -90,6 +92,7 @@ def inspect_model(
         if twins:
             measurements += _measure_probe(model, tokenizer, twins, signals, seed, told, fitting)
     settings: dict[str, Any] = {
+        "data": data,
         "samples": len(samples),
         "attacks": list(attacks),
         "seed": seed,
@@ -121,8 +124,23 @@ def _check(
         raise ValueError(f"answer_tokens={answer_tokens} must be at least 1")
     for name in attacks:
         attack_info(name)
+    check_samples(samples, parts)
+
+
+def check_samples(samples: Sequence[Sample], parts: Sequence[str]) -> None:
+    """Refuse too few samples; no model is needed to know.
+
+    Raises:
+        ValueError: when there are too few for an interval, or for a probe.
+    """
     if "attention" in parts and len(samples) < _LEAST_SAMPLES:
         raise ValueError(f"{len(samples)} samples are too few for an interval; give at least {_LEAST_SAMPLES}")
+    if "probe" in parts and (pairs := len(passage_pairs(samples))) < LEAST_PAIRS:
+        raise ValueError(
+            f"{pairs} pairs of passages are too few for a probe, which is trained on some and tested on others; give "
+            f"at least {2 * LEAST_PAIRS} samples whose data differ (--limit {2 * LEAST_PAIRS}), or leave the probe out "
+            "(--parts attention)"
+        )
 
 
 def _described(model: SegmentedCausalLM) -> dict[str, Any]:
@@ -206,14 +224,7 @@ def _own_answers(
 
 
 def _twins(model: SegmentedCausalLM, tokenizer: Any, samples: Iterable[Sample]) -> dict[str, list[TwinRow]]:
-    scheme = model.role_scheme
-    pairs = passage_pairs(samples)
-    if len(pairs) < LEAST_PAIRS:
-        raise ValueError(
-            f"{len(pairs)} pairs of passages are too few for a probe, which is trained on some and tested on others; "
-            f"give at least {2 * LEAST_PAIRS} samples whose data differ"
-        )
-    return {pair.id: twin_rows(tokenizer, pair, scheme) for pair in pairs}
+    return {pair.id: twin_rows(tokenizer, pair, model.role_scheme) for pair in passage_pairs(samples)}
 
 
 def _signals(model: SegmentedCausalLM) -> tuple[str, ...]:

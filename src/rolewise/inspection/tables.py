@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from rolewise.display import safe_text
 from rolewise.inspection.results import (
     ACCURACY,
     FULL,
@@ -140,12 +141,15 @@ def summary_table(inspections: Sequence[Inspection]) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    samples = inspections[0].settings["samples"]
-    table = Table(
-        title=f"Mean [95 % interval], {samples} samples, {inspections[0].settings['pairs']} pairs of passages",
-        caption="lift: attention per token over even attention, first token left out\n"
-        "accuracy: user told from data by a linear probe, percent (chance is 50)\n"
+    kinds = {one.kind for found in inspections for one in found.measurements}
+    legend = {
+        "attention": "lift: attention per token over even attention, first token left out",
+        "probe": "accuracy: user told from data by a linear probe, percent (chance is 50)\n"
         "offset: distance of the two roles' means over the states' length",
+    }
+    table = Table(
+        title=Text(f"Mean [95 % interval], {safe_text(inspections[0].counted())}"),
+        caption="\n".join(text for kind, text in legend.items() if kind in kinds),
         caption_justify="left",
         box=SIMPLE_HEAD,
         show_edge=False,

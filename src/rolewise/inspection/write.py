@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from rolewise.attacks import attack_names
 from rolewise.inspection.figures import drawings
-from rolewise.inspection.results import Inspection
+from rolewise.inspection.results import ACCURACY, OFFSET, Inspection
 from rolewise.inspection.tables import Shown, attention_rows, csv_text, probe_rows
 from rolewise.reporting.figures import Drawing
 from rolewise.reporting.tables import escape_markdown
@@ -31,7 +32,9 @@ def check_directory(directory: str | Path) -> Path:
     target = Path(directory).expanduser()
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{directory} is a file; name a directory with -o")
-    if target.is_dir() and any(target.iterdir()) and not _is_ours(target / JSON_NAME):
+    found = {one.name for one in target.iterdir()} if target.is_dir() else set[str]()
+    # The marker is written first, so a write that was killed before it has left no more than the marker's beginning.
+    if found - {f".{JSON_NAME}.tmp"} and not _is_ours(target / JSON_NAME):
         raise FileExistsError(
             f"{directory} is not empty, and holds no inspection of ours; nothing was written. Name another directory, "
             "or a new one, with -o"
@@ -49,7 +52,9 @@ def _is_ours(path: Path) -> bool:
 def write_inspection(inspections: Sequence[Inspection], directory: str | Path) -> list[Path]:
     """Write inspection.md, attention.csv, probe.csv, figures (PNG and SVG) and inspection.json.
 
-    The first model is the reference that the others are compared with. Files appear whole, inspection.json last.
+    The first model is the reference that the others are compared with. Files appear whole, inspection.json first: by it
+    a directory is known as ours, so that a write that was killed can be done again. Figures of an earlier inspection
+    that this one does not have are removed.
 
     Args:
         inspections: one of each model, on the same samples.
@@ -70,18 +75,27 @@ def write_inspection(inspections: Sequence[Inspection], directory: str | Path) -
     if find_spec("matplotlib") is None:
         raise ImportError("figures need matplotlib; in your clone of Rolewise: pip install -e '.[eval]'")
     drawn = drawings(inspections)
-    contents = {f"{one.name}.png": one.png for one in drawn} | {f"{one.name}.svg": one.svg for one in drawn}
     stored = {"made_by": MADE_BY, "models": [one.to_dict() for one in inspections]}
     texts = {
+        JSON_NAME: json.dumps(stored) + "\n",
         "attention.csv": csv_text(inspections, "attention"),
         "probe.csv": csv_text(inspections, "probe"),
         "inspection.md": markdown(inspections, drawn),
-        JSON_NAME: json.dumps(stored) + "\n",
     }
+    contents = {name: text.encode() for name, text in texts.items()}
+    contents |= {f"{one.name}.png": one.png for one in drawn} | {f"{one.name}.svg": one.svg for one in drawn}
     target.mkdir(parents=True, exist_ok=True)
-    for name, text in texts.items():
-        contents[name] = text.encode()
-    return [put_file(target / name, body) for name, body in contents.items()]
+    written = [put_file(target / JSON_NAME, contents.pop(JSON_NAME))]
+    for stale in _figure_files() - set(contents):
+        (target / stale).unlink(missing_ok=True)
+    return written + [put_file(target / name, body) for name, body in contents.items()]
+
+
+def _figure_files() -> set[str]:
+    """The names of all figures that an inspection may have."""
+    names = [f"attention-{condition}" for condition in ("clean", *attack_names())]
+    names += [f"probe-{measure}" for measure in (ACCURACY, OFFSET)]
+    return {f"{name}.{kind}" for name in names for kind in ("png", "svg")}
 
 
 def markdown(inspections: Sequence[Inspection], drawn: Sequence[Drawing]) -> str:
@@ -89,15 +103,18 @@ def markdown(inspections: Sequence[Inspection], drawn: Sequence[Drawing]) -> str
     settings = inspections[0].settings
     names = ", ".join(f"{name} {number}" for name, number in inspections[0].versions.items())
     attacks = ", ".join(settings["attacks"]) or "no attack"
-    answers = "the reference" if settings["answers"] == "reference" else "each model's own greedy answer"
+    answers = "the reference answer" if settings["answers"] == "reference" else "each model's own greedy answer"
+    read = (
+        f"; clean and under {escape_markdown(attacks)}, with {answers} of up to {settings['answer_tokens']} tokens"
+        if any(one.kind == "attention" for one in inspections[0].measurements)
+        else ""
+    )
     lines = [
         "# Roles inside",
         "",
-        f"{settings['samples']} samples, clean and under {escape_markdown(attacks)}; the answer is {answers}, up to "
-        f"{settings['answer_tokens']} tokens. {settings['pairs']} pairs of passages for the probe. Seed "
-        f"{settings['seed']}. Intervals are at 95 %, over samples or over pairs. Every layer's figures, and "
-        "differences to the first model paired by sample, are in attention.csv and probe.csv. Attention weights show "
-        "where a model looks, not why it answers as it does.",
+        f"{escape_markdown(inspections[0].counted())}{read}. Seed {settings['seed']}. Intervals are at 95 %, over "
+        "samples or over pairs. Every layer's figures, and differences to the first model paired by sample, are in "
+        "attention.csv and probe.csv. Attention weights show where a model looks, not why it answers as it does.",
         "",
         "| model | architecture | layers | table's scale | its ratio to the embeddings |",
         "|---|---|---|---|---|",

@@ -6,6 +6,8 @@ import re
 from collections.abc import Sequence
 
 from rolewise.evaluation.statistics import Estimate
+from rolewise.evaluation.summary import Summary
+from rolewise.evaluation.table import is_deaf
 from rolewise.reporting.figures import Drawing, bars, lines, radar, spans
 from rolewise.reporting.sections import Section
 from rolewise.reporting.wording import CRITERION_WORDS, group_name, shown
@@ -32,13 +34,16 @@ def drawings(section: Section) -> list[Drawing]:
         return f"{section.title}: {words}"
 
     attacks = list(section.attacks)
+    legend = {arm.label: _legend(arm.label, summary) for arm, summary in measured}
     by_attack: dict[str, list[Estimate | None]] = {
-        arm.label: [summary.robust.get(name) for name in attacks] for arm, summary in measured
+        legend[arm.label]: [summary.robust.get(name) for name in attacks] for arm, summary in measured
     }
     if section.groups and len(attacks) > 1:
-        rows = [(group_name(group), kind) for group in section.groups for kind in section.kinds(group)]
+        # In two lines, as a group of one row leaves little room beside it.
+        names = {group: section.group_words(group).replace(" (", "\n(") for group in section.groups}
+        rows = [(names[group], kind) for group in section.groups for kind in section.kinds(group)]
         series = {
-            arm.label: [
+            legend[arm.label]: [
                 getattr(summary.groups[group], kind) if group in summary.groups else None
                 for group in section.groups
                 for kind in section.kinds(group)
@@ -51,13 +56,14 @@ def drawings(section: Section) -> list[Drawing]:
     ends = {
         arm.label: (_success(head.average), summary.ceiling, head.separation)
         for arm, summary in measured
-        if (head := summary.headline) and head.separation and summary.ceiling
+        if (head := section.headline(summary)) and head.separation and summary.ceiling
     }
+    head_words = section.group_words(section.head) if section.head else ""
     if ends:
         found.append(
             spans(
                 f"{slug}-separation",
-                title(f"separation and ceiling ({group_name(section.groups[0])})"),
+                title(f"separation and ceiling, {head_words}"),
                 ends,
                 note=note,
             )
@@ -76,7 +82,7 @@ def drawings(section: Section) -> list[Drawing]:
                 [shown(attacks[at]) for at in everywhere],
                 {label: [series[at] for at in everywhere] for label, series in by_attack.items()},
                 axis=_AXIS,
-                note=f"{note} The further out, the better; intervals are in the bars.",
+                note=f"{note} The further out, the more robust, or deaf: see the ceiling. Intervals are in the bars.",
             )
         )
     return [*found, *_by_length(section, slug, note)]
@@ -84,22 +90,27 @@ def drawings(section: Section) -> list[Drawing]:
 
 def _by_length(section: Section, slug: str, note: str) -> list[Drawing]:
     """Average and separation of the main group over the parts by data length."""
-    if len(section.parts) < 2 or not section.groups:
+    if len(section.parts) < 2 or not section.head:
         return []
     found: list[Drawing] = []
     for name, kind, axis in (("length", "average", _AXIS), ("separation-length", "separation", "separation, points")):
         series: dict[str, list[Estimate | None]] = {}
         for arm, _ in section.measured:
             summaries = [part.summaries.get(arm.label) for part in section.parts]
-            heads = [one[section.criterion].headline if one else None for one in summaries]
+            heads = [section.headline(one[section.criterion]) if one else None for one in summaries]
             series[arm.label] = [getattr(head, kind) if head else None for head in heads]
         if any(one is not None for estimates in series.values() for one in estimates):
             what = "average robust accuracy" if kind == "average" else kind
-            title = f"{section.title}: {what} by length of the data ({group_name(section.groups[0])})"
+            title = f"{section.title}: {what} by length of the data, {section.group_words(section.head)}"
             bins = [part.name for part in section.parts]
             across = "characters of data before the attack"
             found.append(lines(f"{slug}-{name}", title, bins, series, axis=axis, across=across, note=note))
     return found
+
+
+def _legend(label: str, summary: Summary) -> str:
+    """A run's name in a legend, with its ceiling where that is so low that robustness may be deafness."""
+    return f"{label} (ceiling {100 * summary.ceiling.value:.3g} %)" if summary.ceiling and is_deaf(summary) else label
 
 
 def _success(robust: Estimate) -> Estimate:

@@ -150,7 +150,7 @@ def spans(name: str, title: str, ends: Mapping[str, tuple[Estimate, Estimate, Es
 
 
 def radar(name: str, title: str, spokes: Sequence[str], series: Series, *, axis: str, note: str) -> Drawing:
-    """One closed line for each run over at least three spokes; the further out, the better.
+    """One closed line for each run over at least three spokes.
 
     Raises:
         ValueError: with fewer than three spokes, or a figure that is missing.
@@ -233,7 +233,8 @@ def _group_names(axes: Axes, groups: Sequence[str]) -> None:
     at = 0
     for group, members in groupby(groups):
         size = len(list(members))
-        axes.text(1.01, at + (size - 1) / 2, group, transform=axes.get_yaxis_transform(), va="center", rotation=270)
+        turned = 270 if size > 1 else 0  # beside a single row a turned name would reach into the next group
+        axes.text(1.01, at + (size - 1) / 2, group, transform=axes.get_yaxis_transform(), va="center", rotation=turned)
         if at:
             axes.axhline(at - 0.5, color=INK, linewidth=0.6, linestyle=":")
         at += size

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from rolewise.evaluation.outcomes import CEILING, CLEAN, Outcome
 from rolewise.evaluation.refusals import LEFT_OUT, refusals_line
+from rolewise.evaluation.table import remarks
 from rolewise.reporting.wording import listed, shown
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ _TEST_SETTINGS = ("seed", "payload", "position", "struq_compat", "max_tokens", "
 """Settings of the suite that decide what is asked and how: runs that differ in one are not the same test."""
 _OF_THE_MODEL = ("model.", "weights")
 """Settings in which runs differ by design."""
-_DEAF = 0.3
 _FEW = 20  # where every sample has a payload of its own, runs on different samples need not have the same ones
 _WITHOUT_DELIMITERS = (CLEAN, CEILING, "naive")
 """Conditions whose text is the same for every model. Others may hold the model's own delimiters."""
@@ -45,11 +45,6 @@ def arm_gaps(arm: Arm) -> list[str]:
         gaps.append(f"{arm.label}: no attacked rows, so nothing is said of robustness.")
     if summary.ceiling is None:
         gaps.append(f"{arm.label}: no ceiling rows, so separation is unknown, and a deaf model would look robust.")
-    elif summary.ceiling.value < _DEAF:
-        gaps.append(
-            f"{arm.label}: the ceiling is {100 * summary.ceiling.value:.0f} %. It follows few payloads even in the "
-            "instruction, so robust accuracy says little; look at the separation."
-        )
     likely, clean = summary.utility.get("reference_logprob"), summary.utility.get("rouge_l")
     if likely and clean and likely.n < clean.n:
         gaps.append(
@@ -62,11 +57,11 @@ def arm_gaps(arm: Arm) -> list[str]:
 
 
 def section_gaps(arms: Sequence[Arm]) -> list[str]:
-    """Where the runs of one suite are not alike."""
+    """What to know of the figures of one suite's runs, and where the runs are not alike."""
     measured = [arm for arm in arms if arm.summaries]
-    gaps: list[str] = []
     if not measured:
         return ["No run has answers: there is nothing to show."]
+    gaps = remarks([(arm.label, arm.summaries["in_response"]) for arm in measured])
     conditions = [dict.fromkeys(outcome.condition for outcome in arm.run.outcomes) for arm in measured]
     lacking: dict[tuple[str, ...], list[str]] = {}
     for name in dict.fromkeys(name for one in conditions for name in one):

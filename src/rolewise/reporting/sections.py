@@ -13,9 +13,9 @@ from typing import Any
 from rolewise.attacks import IN_DOMAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS
 from rolewise.evaluation.outcomes import CEILING, CLEAN, CRITERIA, Criterion, Run
 from rolewise.evaluation.statistics import holm
-from rolewise.evaluation.summary import Difference, Summary, by_data_length, compare, summarise
+from rolewise.evaluation.summary import MAIN, Difference, Group, Summary, by_data_length, compare, summarise
 from rolewise.reporting.gaps import arm_gaps, incomparable, section_gaps
-from rolewise.reporting.wording import flat, listed, shown, suite_name
+from rolewise.reporting.wording import flat, group_name, listed, shown, suite_name
 
 MOST_FOR_ALL_PAIRS = 4
 """With more runs than this, each is compared with one baseline only: ten runs would make 45 pairs."""
@@ -140,7 +140,23 @@ class Section:
     @cached_property
     def groups(self) -> list[str]:
         """The groups of attacks that any run has, the main one first."""
-        return list(dict.fromkeys(name for _, summary in self.measured for name in summary.groups))
+        found = dict.fromkeys(name for _, summary in self.measured for name in summary.groups)
+        return sorted(found, key=lambda name: name != MAIN)
+
+    def group_words(self, group: str) -> str:
+        """A group's name, and how much of it the runs have where that is not all."""
+        return group_name(
+            group, [summary.groups[group].attacks for _, summary in self.measured if group in summary.groups]
+        )
+
+    @property
+    def head(self) -> str | None:
+        """The group whose separation is shown, the same for every run: runs may have different attacks."""
+        return next(iter(self.groups), None)
+
+    def headline(self, summary: Summary | None) -> Group | None:
+        """A run's figures of the section's head group; None when it lacks the group."""
+        return summary.groups.get(self.head) if summary and self.head else None
 
     def kinds(self, group: str) -> tuple[str, ...]:
         """The figures of a group that say something: with a single attack average, worst and union are one."""
@@ -243,6 +259,9 @@ def _comparisons(arms: Sequence[Arm], baseline: Arm | None, options: dict[str, A
     pairs = (
         list(combinations(arms, 2)) if baseline is None else [(baseline, arm) for arm in arms if arm is not baseline]
     )
+    if baseline is None and len(wanted := [pair for pair in pairs if _comparable_probes(*pair, arms)]) < len(pairs):
+        pairs = wanted
+        gaps.append("Runs with a probe are compared with the same model without it only (--baseline NAME: with NAME).")
     found: list[tuple[Arm, Arm, dict[Criterion, dict[str, Difference]]]] = []
     for reference, run in tqdm(pairs, "comparing", leave=False, disable=None):
         if reason := incomparable(run, reference):
@@ -257,6 +276,18 @@ def _comparisons(arms: Sequence[Arm], baseline: Arm | None, options: dict[str, A
         Compared(run=run, reference=reference, differences=differences, corrected=ps)
         for (run, reference, differences), ps in zip(found, corrected, strict=True)
     ]
+
+
+def _comparable_probes(first: Arm, second: Arm, arms: Sequence[Arm]) -> bool:
+    """Whether neither run has a probe and an own reference other than the other run: its model without the probe."""
+    for probed, other in ((first, second), (second, first)):
+        if probed.run.probe and other not in (own := _unprobed(probed, arms)) and own:
+            return False
+    return True
+
+
+def _unprobed(probed: Arm, arms: Sequence[Arm]) -> list[Arm]:
+    return [arm for arm in arms if arm.run.model == probed.run.model and not arm.run.probe]
 
 
 def _corrected(

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from rolewise.evaluation.outcomes import CRITERIA, Criterion
 from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.summary import UTILITIES, Summary
-from rolewise.reporting.sections import Arm, Section
+from rolewise.reporting.sections import Arm, Compared, Section
 from rolewise.reporting.wording import (
     CRITERION_WORDS,
     MEASURES,
@@ -77,7 +77,7 @@ def _overview(section: Section) -> Table:
     given = "SEP score" if section.suite == "sep" else "given ceiling"
     columns = [Column("run"), Column("n", True)]
     for group in section.groups:
-        columns += [Column(f"{group_name(group)}: {kind}", True) for kind in section.kinds(group)]
+        columns += [Column(f"{section.group_words(group)}: {kind}", True) for kind in section.kinds(group)]
     columns += [Column("ceiling", True), Column("separation", True), Column(given, True)]
     columns += [Column(MEASURES[name], True) for name in utilities] + [Column("false alarms", True)]
     rows: list[list[Cell]] = []
@@ -86,7 +86,7 @@ def _overview(section: Section) -> Table:
         for name in section.groups:
             group = summary.groups.get(name)
             row += [_figure(getattr(group, kind) if group else None) for kind in section.kinds(name)]
-        head = summary.headline
+        head = section.headline(summary)
         row += [
             _figure(summary.ceiling),
             _figure(head.separation if head else None, signed=True),
@@ -94,7 +94,7 @@ def _overview(section: Section) -> Table:
         ]
         rows.append([*row, *(_figure(summary.utility.get(name), name) for name in utilities),
                      _figure(summary.false_alarms)])  # fmt: skip
-    head = group_name(section.groups[0]) if section.groups else ""
+    head = section.group_words(section.head) if section.head else ""
     return Table(
         key="overview",
         title="Overview",
@@ -134,7 +134,7 @@ def _differences(section: Section) -> Table:
         [
             _text(pair.run.label),
             _text(pair.reference.label),
-            _text(figure_name(name)),
+            _text(_figure_words(pair, name)),
             _figure(difference.estimate, name, signed=True),
             _p(difference.p),
             *([_p(pair.corrected[section.criterion].get(name))] if several else []),
@@ -160,6 +160,11 @@ def _differences(section: Section) -> Table:
     )  # fmt: skip
 
 
+def _figure_words(pair: Compared, name: str) -> str:
+    group = pair.run.summaries["in_response"].groups.get(name.rpartition(" ")[0])
+    return figure_name(name, group.attacks if group else ())
+
+
 def _p(value: float | None) -> Cell:
     return Cell(p_value(value), "" if value is None else round(value, 6))
 
@@ -170,7 +175,7 @@ def _lengths(section: Section) -> Table:
         for arm, _ in section.measured:
             if found := part.summaries.get(arm.label):
                 summary = found[section.criterion]
-                head = summary.headline
+                head = section.headline(summary)
                 rows.append(
                     [
                         Cell(part.name, part.low),
@@ -182,7 +187,7 @@ def _lengths(section: Section) -> Table:
                         _figure(head.separation if head else None, signed=True),
                     ]
                 )
-    head = group_name(section.groups[0]) if section.groups else "robust"
+    head = section.group_words(section.head) if section.head else "robust"
     return Table(
         key="lengths",
         title="By length of the data",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
@@ -12,6 +12,7 @@ from typing import Any
 from rolewise.display import safe_text
 from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.summary import MAIN
+from rolewise.evaluation.table import part_of
 
 SUITES = {"structured_query": "Structured Query", "sep": "SEP"}
 GROUPS = {MAIN: "main four", "in_domain": "in-domain", "ood": "out-of-domain", "secalign": "SecAlign"}
@@ -36,16 +37,16 @@ def suite_name(suite: str) -> str:
     return SUITES.get(suite, suite)
 
 
-def group_name(group: str) -> str:
-    """The name of a group of attacks."""
-    return GROUPS.get(group, group)
+def group_name(group: str, members: Sequence[Sequence[str]] = ()) -> str:
+    """The name of a group of attacks; with `members`, each run's attacks in it, it says when some are missing."""
+    return GROUPS.get(group, group) + part_of(group, members)
 
 
-def figure_name(figure: str) -> str:
-    """A key of `rolewise.evaluation.compare` in words."""
+def figure_name(figure: str, attacks: Sequence[str] = ()) -> str:
+    """A key of `rolewise.evaluation.compare` in words; with `attacks`, those of its group, as in `group_name`."""
     group, _, kind = figure.rpartition(" ")
     if group in GROUPS:
-        return f"{group_name(group)}: {kind}"
+        return f"{group_name(group, [attacks] if attacks else [])}: {kind}"
     return MEASURES.get(figure, figure)
 
 

@@ -96,11 +96,14 @@ def _example(row: Mapping[str, Any], place: str, index: int, answered: bool) -> 
 def _text(row: Mapping[str, Any], names: tuple[str, ...], value: Any, *, empty: bool = False) -> str:
     if isinstance(value, str) and (empty or value.strip()):
         return value
-    name = " or ".join(f'"{name}"' for name in names)
     if value is None:
+        name = " or ".join(f'"{name}"' for name in names)
         raise ValueError(f"no {name}; the fields are {', '.join(map(repr, sorted(map(str, row)))) or 'none'}")
-    what = "empty" if isinstance(value, str) else f"{type(value).__name__} {_short(value)}"
-    raise ValueError(f"{name} must be text{'' if empty else ' that is not empty'}, not {what}")
+    name = next(name for name in names if row.get(name) is value)
+    if isinstance(value, str):
+        raise ValueError(f'"{name}" is empty')
+    what = f"{type(value).__name__} {_short(value)}"
+    raise ValueError(f'"{name}" must be text{"" if empty else " that is not empty"}, not {what}')
 
 
 def _unfolded(place: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | BadExample]]:
