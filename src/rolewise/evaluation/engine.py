@@ -36,6 +36,9 @@ from rolewise.modeling import SegmentedCausalLM
 from rolewise.modeling.loss import head_only_at
 from rolewise.roles import Role
 
+_LIKE_LENGTH = 128
+"""Rows whose lengths differ by less may stand in one batch."""
+
 
 class Engine:
     """Answers prompts with a segmented model.
@@ -119,8 +122,12 @@ class Engine:
             for row in cluster.rows:
                 home[row] = number
                 rest[row] -= cluster.length
-        order = sorted(home, key=lambda row: (-rest[row], home[row]))
-        batches = [order[at : at + self.batch_size] for at in range(0, len(order), self.batch_size)]
+        # A short row beside a long one attends to padding at every step; the rest of a prompt is read in passes anyway.
+        order = sorted(home, key=lambda row: (-(len(requests[row].input_ids) // _LIKE_LENGTH), -rest[row], home[row]))
+        batches = [
+            sorted(order[at : at + self.batch_size], key=lambda row: -rest[row])
+            for at in range(0, len(order), self.batch_size)
+        ]
         prefixes = self._prefixes(requests, plan)
         pending = Counter(home.values())
 
