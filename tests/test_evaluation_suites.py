@@ -213,21 +213,27 @@ run_plan(plan_of(Path(sys.argv[1])), Path(sys.argv[2]), description="killed")
 """
 
 
-def test_a_killed_evaluation_comes_to_the_same_outcomes(place: Path, tmp_path: Path) -> None:
+def begun(place: Path, folder: Path, answers: int) -> subprocess.Popen[bytes]:
+    """An evaluation in a process of its own that has so many answers."""
     process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(place), str(tmp_path / "killed")],
+        [sys.executable, "-c", SCRIPT, str(place), str(folder)],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         cwd=Path(__file__).parent.parent,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's & has it ignored
     )
     deadline = time.monotonic() + 180
     while time.monotonic() < deadline and process.poll() is None:
-        files = list((tmp_path / "killed" / "answers").glob("*.jsonl"))
-        if files and files[0].read_bytes().count(b"\n") >= 5:
-            break
+        if any(file.read_bytes().count(b"\n") >= answers for file in (folder / "answers").glob("*.jsonl")):
+            return process
         time.sleep(0.05)
-    assert process.poll() is None, process.stderr.read().decode() if process.stderr else ""
+    process.kill()
+    raise AssertionError(process.stderr.read().decode() if process.stderr else "")
+
+
+def test_a_killed_evaluation_comes_to_the_same_outcomes(place: Path, tmp_path: Path) -> None:
+    process = begun(place, tmp_path / "killed", answers=5)
     process.send_signal(signal.SIGKILL)
     process.wait()
     (answers,) = (tmp_path / "killed" / "answers").glob("*.jsonl")
@@ -252,19 +258,7 @@ def test_a_killed_evaluation_comes_to_the_same_outcomes(place: Path, tmp_path: P
 
 def test_an_interrupted_evaluation_is_an_interrupt(place: Path, tmp_path: Path) -> None:
     """inspect_ai returns on Ctrl-C, without any log: that must not look like an error, or like an end."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", SCRIPT, str(place), str(tmp_path / "stopped")],
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        cwd=Path(__file__).parent.parent,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # a shell's & has it ignored
-    )
-    deadline = time.monotonic() + 180
-    while time.monotonic() < deadline and process.poll() is None:
-        if any(file.read_bytes().count(b"\n") >= 3 for file in (tmp_path / "stopped" / "answers").glob("*.jsonl")):
-            break
-        time.sleep(0.05)
+    process = begun(place, tmp_path / "stopped", answers=3)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=120)[1].decode()
     assert process.returncode not in (0, 1, 2, 3), said
