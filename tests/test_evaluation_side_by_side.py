@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Iterator
 from functools import partial
+from queue import Empty, SimpleQueue
 from typing import Any
 
 import pytest
@@ -98,6 +99,14 @@ def test_threads_that_start_meanwhile_have_their_usual_number() -> None:
         assert seen == [2]
     finally:
         torch.set_num_threads(before)
+
+
+def test_an_empty_queue_of_a_task_is_its_own_error() -> None:
+    def task() -> Iterator[int]:
+        yield SimpleQueue[int]().get_nowait()
+
+    with pytest.raises(Empty):
+        list(side_by_side([task, task], 2))
 
 
 def test_whoever_stops_listening_ends_the_work() -> None:

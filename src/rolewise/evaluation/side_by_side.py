@@ -43,13 +43,15 @@ def side_by_side(tasks: Sequence[Callable[[], Iterator[T | None]]], workers: int
         ready.release()
         try:
             while not stopped.is_set():
-                for result in waiting.get_nowait()():
+                try:
+                    task = waiting.get_nowait()
+                except Empty:
+                    return
+                for result in task():
                     if result is not None:
                         results.put((result, None))
                     if stopped.is_set():
                         return
-        except Empty:
-            pass
         except BaseException as error:
             results.put((None, error))
         finally:
