@@ -6,11 +6,14 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 
 pytest.importorskip("inspect_ai", reason="needs rolewise[eval]")
 
 from rolewise.cli import main
 from rolewise.commands.eval import UNASKED
+from rolewise.evaluation.logs import read_runs
+from rolewise.evaluation.provider import RolewiseAPI
 from tests.training_model import save_tiny_model
 
 
@@ -102,10 +105,25 @@ def test_rows_that_are_too_long_are_counted_and_named(tmp_path: Path, capsys: py
     assert line in again.err
     assert again.out == first.out
     (tmp_path / "rows.json").write_text(json.dumps(rows[1:]))
+    assert main([*command[:2], "mockllm/model", *command[2:]]) == UNASKED
+    assert "the reference, has no answer; model takes its place" in " ".join(capsys.readouterr().err.split())
     assert main(command) == 2
     said = capsys.readouterr().err
     assert "3 of 3 rows could not be asked" in said
     assert "Take shorter rows" in said
+
+
+def test_answers_may_be_computed_in_another_dtype(tmp_path: Path):
+    model = save_tiny_model(tmp_path / "model")
+    for dtype in ([], ["--dtype", "bf16"]):
+        command = ["eval", str(model), "--data", "generated", "--attacks", "naive", "--limit", "1"]
+        assert main([*command, "--max-new-tokens", "2", "--log-dir", str(tmp_path / "logs"), *dtype]) == 0
+    first, second = read_runs([tmp_path / "logs"])  # two, as an answer in one is none in the other
+    assert "dtype" not in first.settings["model"]
+    assert second.settings["model"]["dtype"] == "bfloat16"
+    tiny = RolewiseAPI(str(model), dtype="bfloat16").model
+    assert tiny.get_input_embeddings().weight.dtype == torch.bfloat16
+    assert tiny.segment_embedding.weight.dtype == torch.float32
 
 
 @pytest.mark.parametrize(

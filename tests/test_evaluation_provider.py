@@ -301,6 +301,23 @@ def test_the_worker_tells_errors_to_those_they_concern() -> None:
     worker.close()
 
 
+def test_work_ends_before_the_process_does() -> None:
+    script = (
+        "import threading\n"
+        "from rolewise.evaluation.worker import Interrupted, Worker\n"
+        "begun = threading.Event()\n"
+        "def work(kind, jobs):\n"
+        "    try:\n"
+        "        while True:\n            worker.keep_on()\n            begun.set()\n"
+        "    except Interrupted:\n        print('ended', flush=True)\n        raise\n"
+        "worker = Worker(work, window=1)\n"
+        "futures = [worker.submit('a', 1), worker.submit('a', 2)]\n"
+        "begun.wait(5)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "ended\n", ""), "and what waits is not begun"
+
+
 def test_inspect_finds_us_without_an_import() -> None:
     script = (
         "from inspect_ai._util.registry import registry_lookup\n"

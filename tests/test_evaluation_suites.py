@@ -261,7 +261,7 @@ def test_an_interrupted_evaluation_is_an_interrupt(place: Path, tmp_path: Path) 
     process = begun(place, tmp_path / "stopped", answers=3)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=120)[1].decode()
-    assert process.returncode not in (0, 1, 2, 3), said
+    assert process.returncode == -signal.SIGINT, said  # not SIGABRT, of a thread that PyTorch was still in
     assert "Error" not in said
 
 

@@ -200,6 +200,8 @@ def test_a_baseline_may_be_chosen() -> None:
     assert not [line for line in section.gaps if "pairs" in line]
     with pytest.raises(ValueError, match="baseline='r22': no run is called so; did you mean 'r2'"):
         build_sections(many(3), baseline="r22")
+    twice = rows([run("a"), run("a"), run("b")], "differences.csv", baseline="a #2")
+    assert {row["reference"] for row in twice} == {"a #2"}, "as the report calls it"
     sep = [run("r0", suite="sep"), run("r1", suite="sep")]
     _, other = build_sections([*many(3), *sep], baseline="r2")
     assert "The baseline r2 has no answers here." in other.gaps
@@ -303,7 +305,16 @@ def test_references_that_are_too_long_are_counted() -> None:
     likely = [replace(one, reference_logprob=-1.0 if one.rouge_l else None) for one in run().outcomes]
     assert "no likelihood" not in gaps(run(outcomes=likely))
     unknown = [replace(one, reference_logprob=None) if one.id == "s1" else one for one in likely]
-    assert "1 of 4 unattacked samples have no likelihood of the reference" in gaps(run(outcomes=unknown))
+    assert "samples have no likelihood of the reference (first 1 of 4)" in gaps(run(outcomes=unknown), run("second"))
+
+
+def test_runs_that_were_computed_in_another_dtype_are_told() -> None:
+    def computed(label: str, **model: str) -> Run:
+        return run(label, settings={"task": {}, "model": {"probe": "scale-0", **model}})
+
+    said = gaps(computed("one"), computed("two", dtype="bfloat16"))
+    assert "The setting model.dtype differs: not stated (one), bfloat16 (two)." in said
+    assert "model.dtype" not in gaps(computed("one", dtype="bfloat16"), computed("two", dtype="bfloat16"))
 
 
 def test_conditions_that_only_one_run_has() -> None:

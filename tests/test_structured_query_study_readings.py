@@ -56,6 +56,11 @@ def test_samples_without_an_answer_are_left_out_and_told(tmp_path: Path) -> None
         (lambda: change(stored("twins/delimiter-ise/0"), "rows.written", 700), "rows before twins is 1000 in one"),
         (lambda: change(stored("clean/delimiter-ise/0"), "config.epochs", 1.0), "the setting epochs is 1.5"),
         (lambda: change(stored("clean/delimiter-ise/0"), "config.batch_size", 4), "the setting batch_size is 8"),
+        (lambda: change(stored("clean/delimiter-ise/0"), "config.dtype", "fp32"), "the setting dtype is 'mixed'"),
+        (
+            lambda: change(stored("clean/delimiter-ise/0"), "runs.all.settings.model.dtype", "bfloat16"),
+            "the dtype of the answers is None",
+        ),
         (lambda: stored("clean/delimiter-ise/0", probes={"scale-0": compacted({}, n=19, probe="scale-0")}),
          "number of test samples is 20 in one and 19"),
     ],

@@ -66,6 +66,18 @@ def assert_bit_equal(one: Path, other: Path) -> None:
         assert torch.equal(first[name], second[name]), name
 
 
+@pytest.mark.parametrize("able", ["avx512_bf16", "amx_bf16", None])
+def test_a_run_in_fp32_says_where_bf16_would_be_faster(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: str | None
+) -> None:
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {able: True, "avx2": True}, raising=False)
+    _, said = quietly(config(base, tmp_path / "fp32", max_steps=1))
+    assert ("--dtype mixed" in said) == bool(able)
+    for dtype in ("mixed", "bf16"):
+        _, said = quietly(config(base, tmp_path / dtype, max_steps=1, dtype=dtype))
+        assert "--dtype mixed" not in said
+
+
 def test_a_run_says_what_it_does_and_saves_a_model(base: Path, tmp_path: Path) -> None:
     output = tmp_path / "out"
     settings = config(base, output, eval_data=str(base / "eval.jsonl"))

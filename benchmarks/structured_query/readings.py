@@ -18,7 +18,7 @@ AS_TRAINED = "all"
 
 SEP = "sep"
 """The run on the other suite: other samples, and no attacks of ours."""
-_TRAINED_ALIKE = ("learning_rate", "warmup", "schedule", "batch_size", "max_length", "group_by_length")
+_TRAINED_ALIKE = ("learning_rate", "warmup", "schedule", "dtype", "batch_size", "max_length", "group_by_length")
 _TABLES_ALIKE = ("table_init_std", "table_init_ratio", "table_lr_multiple")
 
 
@@ -164,6 +164,7 @@ def _shared(result: Result) -> Iterator[tuple[str, str, Any]]:
         yield run.suite, "the hash of the test file", run.settings["data"]
         yield run.suite, "the test's settings", {k: v for k, v in run.settings["task"].items() if k != "attacks"}
         yield run.suite, "the generation settings", run.settings["generation"]
+        yield run.suite, "the dtype of the answers", run.settings["model"].get("dtype")
         name = run.probe or AS_TRAINED
         conditions = list(dict.fromkeys(outcome.condition for outcome in run.outcomes))
         yield run.suite, f"the conditions of {name}", conditions

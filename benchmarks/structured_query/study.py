@@ -117,6 +117,7 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
         output_dir=str(model),
         seed=setting.seed,
         epochs=EPOCHS[setting.variant],
+        dtype="mixed",  # twice as fast as fp32 where the processor computes in bf16
     )
     trained = train(config, progress=setting.name)
     limit = ["--limit", str(options.samples)] if options.samples else []
@@ -160,7 +161,7 @@ def evaluate(model: Path, logs: Path, *options: str) -> None:
     """`rolewise eval` in a process of its own, so that training's memory is free again."""
     data = SEP_TEST if "sep" in options else TEST
     command = [sys.executable, "-m", "rolewise", "eval", str(model), "--data", str(data), "--log-dir", str(logs)]
-    status = subprocess.run([*command, *options], check=False).returncode
+    status = subprocess.run([*command, "--dtype", "bf16", *options], check=False).returncode
     if status not in (0, UNASKED):
         raise SystemExit(f"rolewise eval ended with status {status}; the same command goes on")
 
@@ -169,7 +170,7 @@ def shown(config: TrainConfig) -> dict[str, Any]:
     """The settings that decide the weights."""
     names = (
         "model", "template", "ise", "table_init_std", "table_init_ratio", "table_lr_multiple", "learning_rate",
-        "warmup", "schedule", "epochs", "batch_size", "max_length", "group_by_length", "seed",
+        "warmup", "schedule", "epochs", "dtype", "batch_size", "max_length", "group_by_length", "seed",
     )  # fmt: skip
     return {name: getattr(config, name) for name in names}
 

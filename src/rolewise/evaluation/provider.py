@@ -95,7 +95,7 @@ class RolewiseAPI(ModelAPI):
             scale = 0.0 if scale is None else scale
         if (scale := self.probe.scale if scale is None else float(scale)) is not None:
             self.model.segment_scale = scale
-        self.engine = Engine(self.model, self.tokenizer, batch_size=self.batch_size, wrote=tell_wrote)
+        self.engine = Engine(self.model, self.tokenizer, batch_size=self.batch_size, wrote=self._wrote)
         self._worker = Worker(self._work, window=self.max_connections())
 
     async def generate(
@@ -177,6 +177,10 @@ class RolewiseAPI(ModelAPI):
         else:
             for index, value in self.engine.logprobs([job.what for job in jobs]):
                 jobs[index].future.set_result(value)
+
+    def _wrote(self, tokens: int) -> None:
+        self._worker.keep_on()
+        tell_wrote(tokens)
 
     def _too_long(self, error: PromptTooLongError) -> ModelOutput:
         output = ModelOutput.from_content(self.model_name, str(error), stop_reason="model_length", error=str(error))

@@ -146,6 +146,17 @@ def remarks(summaries: Sequence[tuple[str, Summary]]) -> list[str]:
             f"There are fewer than {FEW_SAMPLES} samples ({few}): resampled intervals (those of means and of "
             "the worst attack) are too narrow for so few."
         )
+    if unlikely := ", ".join(
+        f"{label} {clean.n - likely.n} of {clean.n}"
+        for label, one in summaries
+        if (likely := one.utility.get("reference_logprob"))
+        and (clean := one.utility.get("rouge_l"))
+        and likely.n < clean.n
+    ):
+        found.append(
+            f"Some unattacked samples have no likelihood of the reference ({unlikely}): with that answer they are too "
+            "long for the model."
+        )
     return found
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
@@ -22,15 +24,21 @@ class Job:
     future: Future[Any]
 
 
+class Interrupted(Exception):
+    """The process ends, and nobody waits for an answer any more."""
+
+
 class Worker:
     """Runs `work` on its thread with all jobs that have come in, up to `window` at a time.
 
     `work(kind, jobs)` gets jobs of one kind and sets their futures; an error that it raises goes to those of the
-    jobs that have no result yet.
+    jobs that have no result yet. When the process ends while jobs are being worked on, the thread ends first: a
+    thread inside PyTorch would crash the interpreter's end. So long work calls `keep_on()` now and then.
     """
 
     def __init__(self, work: Callable[[str, Sequence[Job]], None], *, window: int) -> None:
         self._work, self._window = work, window
+        self._stopping = threading.Event()
         self._queue: SimpleQueue[Job | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
 
@@ -39,9 +47,24 @@ class Worker:
         if self._thread is None:
             self._thread = threading.Thread(target=self._run, name="rolewise-model", daemon=True)
             self._thread.start()
+            _RUNNING.add(self)
         future: Future[Any] = Future()
         self._queue.put(Job(kind, what, future))
         return future
+
+    def keep_on(self) -> None:
+        """Called by the work as it goes.
+
+        Raises:
+            Interrupted: when it is to end at once.
+        """
+        if self._stopping.is_set():
+            raise Interrupted("the process ends")
+
+    def stop(self) -> None:
+        """End the thread without finishing what was handed in."""
+        self._stopping.set()
+        self.close()
 
     def close(self) -> None:
         """Finish what was handed in, and end the thread."""
@@ -51,7 +74,7 @@ class Worker:
             self._thread = None
 
     def _run(self) -> None:
-        while (first := self._queue.get()) is not None:
+        while (first := self._queue.get()) is not None and not self._stopping.is_set():
             jobs, closing = [first], False
             try:
                 while len(jobs) < self._window:
@@ -74,3 +97,12 @@ class Worker:
                             job.future.set_exception(error)
             if closing:
                 return
+
+
+_RUNNING: weakref.WeakSet[Worker] = weakref.WeakSet()
+
+
+@atexit.register
+def _stop_all() -> None:
+    for worker in list(_RUNNING):
+        worker.stop()

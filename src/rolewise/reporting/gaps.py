@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 _TEST_SETTINGS = ("seed", "payload", "position", "struq_compat", "max_tokens", "temperature")
 """Settings of the suite that decide what is asked and how: runs that differ in one are not the same test."""
 _OF_THE_MODEL = ("model.", "weights")
-"""Settings in which runs differ by design."""
+"""Settings in which runs differ by design,"""
+_OF_COMPUTING = ("model.dtype",)
+"""but for these: rounding turns some answers, whatever was trained."""
 _FEW = 20  # where every sample has a payload of its own, runs on different samples need not have the same ones
 _WITHOUT_DELIMITERS = (CLEAN, CEILING, "naive")
 """Conditions whose text is the same for every model. Others may hold the model's own delimiters."""
@@ -45,12 +47,6 @@ def arm_gaps(arm: Arm) -> list[str]:
         gaps.append(f"{arm.label}: no attacked rows, so nothing is said of robustness.")
     if summary.ceiling is None:
         gaps.append(f"{arm.label}: no ceiling rows, so separation is unknown, and a deaf model would look robust.")
-    likely, clean = summary.utility.get("reference_logprob"), summary.utility.get("rouge_l")
-    if likely and clean and likely.n < clean.n:
-        gaps.append(
-            f"{arm.label}: {clean.n - likely.n} of {clean.n} unattacked samples have no likelihood of the reference: "
-            "with that answer they are too long for the model."
-        )
     if not summary.utility and run.suite != "sep":  # SEP has no reference answers
         gaps.append(f"{arm.label}: no measure of utility.")
     return gaps
@@ -79,7 +75,7 @@ def section_gaps(arms: Sequence[Arm]) -> list[str]:
         )
     differing = _differing([arm.settings for arm in measured]) if len(measured) > 1 else {}
     for name, values in differing.items():
-        if not name.startswith(_OF_THE_MODEL):
+        if name in _OF_COMPUTING or not name.startswith(_OF_THE_MODEL):
             each = listed([f"{shown(value)} ({arm.label})" for arm, value in zip(measured, values, strict=True)])
             gaps.append(f"The setting {shown(name)} differs: {each}.")
     payloads = [_payloads(arm.run.outcomes) for arm in measured]

@@ -205,12 +205,15 @@ def build_sections(runs: Sequence[Run], *, criterion: Criterion = "in_response",
     """
     if criterion not in CRITERIA:
         raise ValueError(f"criterion={criterion!r} must be one of {', '.join(CRITERIA)}")
-    _require_label(baseline, [run.label for run in runs])
+    suites = {suite: [run for run in runs if run.suite == suite] for suite in dict.fromkeys(run.suite for run in runs)}
+    _require_label(
+        baseline, [*(run.label for run in runs), *(label for one in suites.values() for label in _labels(one))]
+    )
     options: dict[str, Any] = {"confidence": confidence, "seed": seed}
 
     sections: list[Section] = []
-    for suite in dict.fromkeys(run.suite for run in runs):
-        arms = _arms([run for run in runs if run.suite == suite], options)
+    for suite, of_suite in suites.items():
+        arms = _arms(of_suite, options)
         measured = [arm for arm in arms if arm.summaries]
         gaps = [line for arm in arms for line in arm_gaps(arm)]
         gaps += section_gaps(arms)
@@ -307,20 +310,26 @@ def _corrected(
     return corrected
 
 
-def _arms(runs: Sequence[Run], options: dict[str, Any]) -> list[Arm]:
-    from tqdm import tqdm
-
-    arms: list[Arm] = []
-    taken: set[str] = set()
-    for run in tqdm(runs, "summarising", leave=False, disable=None):
+def _labels(runs: Sequence[Run]) -> list[str]:
+    """What the runs of one suite are called: each otherwise."""
+    labels: list[str] = []
+    for run in runs:
         label = shown(run.label) or shown(run.model) or "run"
         if run.probe and shown(run.probe) not in label:
             label = f"{label} ({shown(run.probe)})"
         wanted, copy = label, 1
-        while label in taken:
+        while label in labels:
             copy += 1
             label = f"{wanted} #{copy}"
-        taken.add(label)
+        labels.append(label)
+    return labels
+
+
+def _arms(runs: Sequence[Run], options: dict[str, Any]) -> list[Arm]:
+    from tqdm import tqdm
+
+    arms: list[Arm] = []
+    for label, run in zip(_labels(runs), tqdm(runs, "summarising", leave=False, disable=None), strict=True):
         summaries: dict[Criterion, Summary] = {}
         if run.outcomes:
             summaries = {criterion: summarise(run, criterion, **options) for criterion in CRITERIA}

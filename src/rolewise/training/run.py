@@ -19,6 +19,7 @@ from rolewise.modeling import SegmentedCausalLM, apply_template, load_model, loa
 from rolewise.training import checkpoints
 from rolewise.training.config import TrainConfig, as_begun, carried_over, config_to_dict, differing_keys
 from rolewise.training.lora import require_peft
+from rolewise.training.notices import dtype_hint, table_report
 from rolewise.training.packing import require_packing, separates_documents
 from rolewise.training.prepare import Prepared, prepare_data
 from rolewise.training.progress import ProgressBar, counted
@@ -132,7 +133,9 @@ def train(
             f"the rows in {config.data!r} (or how they are rendered) changed since {output} was begun; "
             "put the old ones back, or name another output_dir"
         )
-    tell(_table_report(config, model))
+    tell(table_report(config, model))
+    if hint := dtype_hint(config, arguments.device):
+        tell(hint)
     trained = _prepare_model(config, model)
     _require_space(config, trained, output)
     trainer = RoleTrainer(
@@ -298,18 +301,6 @@ def _collator(
         joins = False
         tell(f"{type(model).__name__} cannot keep rows laid end to end apart: rows are padded (padding_free is off)")
     return default_collator(tokenizer, model, packed=config.packing, padding_free=joins)
-
-
-def _table_report(config: TrainConfig, model: SegmentedCausalLM) -> str:
-    if not config.ise:
-        return "delimiter arm: no segment embeddings (the table is zero and frozen, segment_scale is 0)"
-    table = model.segment_embedding.weight
-    rms = float(table.detach().float().pow(2).mean().sqrt())
-    return (
-        f"segment table {table.shape[0]} x {table.shape[1]}: RMS {rms:.4f}, {model.segment_ratio():.3f} of the token "
-        f"embeddings'; learning rate {config.learning_rate * config.table_lr_multiple:.2g} "
-        f"({config.table_lr_multiple:g} x {config.learning_rate:.2g})"
-    )
 
 
 def _require_space(config: TrainConfig, model: Any, output: Path) -> None:
