@@ -304,12 +304,12 @@ def test_the_worker_tells_errors_to_those_they_concern() -> None:
 def test_work_ends_before_the_process_does() -> None:
     script = (
         "import threading\n"
-        "from rolewise.evaluation.worker import Interrupted, Worker\n"
+        "from rolewise.evaluation.worker import ProcessEndsError, Worker\n"
         "begun = threading.Event()\n"
         "def work(kind, jobs):\n"
         "    try:\n"
         "        while True:\n            worker.keep_on()\n            begun.set()\n"
-        "    except Interrupted:\n        print('ended', flush=True)\n        raise\n"
+        "    except ProcessEndsError:\n        print('ended', flush=True)\n        raise\n"
         "worker = Worker(work, window=1)\n"
         "futures = [worker.submit('a', 1), worker.submit('a', 2)]\n"
         "begun.wait(5)\n"

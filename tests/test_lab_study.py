@@ -118,6 +118,7 @@ def test_points_are_means_over_seeds_and_differences_are_paired() -> None:
     assert gain.high - gain.value == pytest.approx(12.706 * (1 / 16))
     assert figures.difference(length.points[2], "delimiter+ISE", "delimiter", results[-1:]) is None
     assert figures.over_seeds([0.5]).n == 1
+    assert figures._cell(figures.over_seeds([0.1, 0.2, 0.3]), True) == "+20 [-5, +45]"
     with pytest.raises(ValueError, match="no seeds"):
         figures.over_seeds([])
 
@@ -132,7 +133,7 @@ def test_figures_and_tables_come_from_the_results_alone(tmp_path: Path, monkeypa
     assert (tmp_path / "lab-length.svg").stat().st_size > 1000
     assert (tmp_path / "lab-length.png").stat().st_size > 1000
     text = (tmp_path / "lab.md").read_text()
-    assert "| delimiter+ISE - delimiter | +44 [-36, +123]" in text
+    assert "| delimiter+ISE - delimiter | +44 (two seeds)" in text, "too few for an interval"
     assert not (tmp_path / "lab-unseen.svg").exists()
     assert not (tmp_path / "lab-mix-4x.svg").exists(), "one point is no axis"
 

@@ -30,6 +30,9 @@ STYLES = {
     "delimiter": ("#0072b2", "--", "o"), "delimiter+ISE": ("#0072b2", "-", "o"),
 }  # fmt: skip
 
+_FEWEST_SEEDS = 3
+"""Student's interval over two seeds is twelve times their standard error wide, and would only be in the way."""
+
 # Two-sided 95 % quantiles of Student's t, by degrees of freedom.
 _T = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
@@ -163,8 +166,8 @@ def draw(axis: Axis, results: Sequence[LabResult], folder: Path) -> bool:
         colour, line, marker = STYLES[arm]
         shift = 0.06 * (number - 1.5)
         spread = [
-            [100 * (one.value - one.low) if one.n > 1 else 0 for _, one in kept],
-            [100 * (one.high - one.value) if one.n > 1 else 0 for _, one in kept],
+            [100 * (one.value - one.low) if one.n >= _FEWEST_SEEDS else 0 for _, one in kept],
+            [100 * (one.high - one.value) if one.n >= _FEWEST_SEEDS else 0 for _, one in kept],
         ]
         plot.errorbar(
             [at + shift for at, _ in kept], [100 * one.value for _, one in kept], yerr=spread, color=colour,
@@ -210,7 +213,9 @@ def difference(point: Point, first: str, second: str, results: Sequence[LabResul
 def _cell(one: Estimate | None, signed: bool = False) -> str:
     if one is None:
         return ""
-    return one.percent(signed) if one.n > 1 else f"{100 * one.value:{'+' if signed else ''}.0f} (one seed)"
+    if one.n >= _FEWEST_SEEDS:
+        return one.percent(signed)
+    return f"{100 * one.value:{'+' if signed else ''}.0f} ({'one seed' if one.n == 1 else 'two seeds'})"
 
 
 def report(results: Sequence[LabResult]) -> str:

@@ -83,6 +83,7 @@ def _read(path: Path) -> Result:
                 raise ValueError(f"its run {name!r} was made with the probe {run.probe!r}")
         if setting.result(path.parent) != path:
             raise ValueError(f"it holds the run {setting.name}")
+        _require_complete(result)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         said = f"it lacks {error}" if isinstance(error, KeyError) else str(error)
         raise ValueError(
@@ -90,6 +91,12 @@ def _read(path: Path) -> Result:
             "python -m benchmarks.structured_query.study make it again"
         ) from error
     return result
+
+
+def _require_complete(result: Result) -> None:
+    """A KeyError for what the tables would miss."""
+    _ = list(_shared(result)), result.runs[AS_TRAINED].settings["task"]["data"]
+    _ = [result.training[name] for name in ("steps", "loss", "table_ratio")]
 
 
 def restored(compact: Mapping[str, Any], label: str) -> Run:

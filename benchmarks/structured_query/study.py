@@ -121,7 +121,7 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
     )
     trained = train(config, progress=setting.name)
     limit = ["--limit", str(options.samples)] if options.samples else []
-    evaluate(model, logs / "all", "--attacks", "all", *limit)
+    evaluate(model, logs / "all", "--attacks", "everything", *limit)
     for probe in PROBES if config.ise else ():
         evaluate(model, logs / probe, "--attacks", "main", "--probe", probe, *limit)
     few = options.samples or SEP_SAMPLES

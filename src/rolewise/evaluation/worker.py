@@ -24,7 +24,7 @@ class Job:
     future: Future[Any]
 
 
-class Interrupted(Exception):
+class ProcessEndsError(Exception):
     """The process ends, and nobody waits for an answer any more."""
 
 
@@ -56,10 +56,10 @@ class Worker:
         """Called by the work as it goes.
 
         Raises:
-            Interrupted: when it is to end at once.
+            ProcessEndsError: when it is to end at once.
         """
         if self._stopping.is_set():
-            raise Interrupted("the process ends")
+            raise ProcessEndsError("the process ends")
 
     def stop(self) -> None:
         """End the thread without finishing what was handed in."""

@@ -97,6 +97,7 @@ def _prepare(config: QuickstartConfig) -> tuple[list[Row], bool]:
 
 def _train_arm(config: QuickstartConfig, arm: str) -> Path:
     from rolewise.training import TrainConfig, train
+    from rolewise.training.notices import computes_in_bf16
 
     output = config.output / "models" / arm
     plan = json.loads((config.output / PLAN_FILE).read_text(encoding="utf-8"))
@@ -111,6 +112,7 @@ def _train_arm(config: QuickstartConfig, arm: str) -> Path:
             table_lr_multiple=TABLE_LR_MULTIPLE,
             table_init_ratio=TABLE_INIT_RATIO if arm == "delimiter+ISE" else None,
             batch_size=BATCH_SIZE,
+            dtype="mixed" if computes_in_bf16() else "fp32",
             warmup=0.06,
             max_length=512,
             seed=config.seed,

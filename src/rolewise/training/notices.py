@@ -25,12 +25,13 @@ def table_report(config: TrainConfig, model: SegmentedCausalLM) -> str:
 
 def dtype_hint(config: TrainConfig, device: torch.device) -> str | None:
     """A line for whoever trains in fp32 on a processor that computes in bf16, which was half the time here."""
-    if config.dtype != "fp32" or device.type != "cpu" or not _computes_in_bf16():
+    if config.dtype != "fp32" or device.type != "cpu" or not computes_in_bf16():
         return None
     return "this processor computes in bf16: dtype: mixed (--dtype mixed) may halve the time, and keeps fp32 weights"
 
 
-def _computes_in_bf16() -> bool:
+def computes_in_bf16() -> bool:
+    """Whether the CPU has instructions for it; elsewhere bf16 is slower than fp32."""
     # Older versions of PyTorch cannot tell.
     able: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(able.get("avx512_bf16") or able.get("amx_bf16"))
