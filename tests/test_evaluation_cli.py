@@ -113,11 +113,15 @@ def test_rows_that_are_too_long_are_counted_and_named(tmp_path: Path, capsys: py
     assert "Take shorter rows" in said
 
 
-def test_answers_may_be_computed_in_another_dtype(tmp_path: Path):
+def test_answers_may_be_computed_in_another_dtype(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
     model = save_tiny_model(tmp_path / "model")
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {"avx2": True}, raising=False)
     for dtype in ([], ["--dtype", "bf16"]):
         command = ["eval", str(model), "--data", "generated", "--attacks", "naive", "--limit", "1"]
         assert main([*command, "--max-new-tokens", "2", "--log-dir", str(tmp_path / "logs"), *dtype]) == 0
+        assert ("no bf16 instructions" in capsys.readouterr().err) == bool(dtype)
     first, second = read_runs([tmp_path / "logs"])  # two, as an answer in one is none in the other
     assert "dtype" not in first.settings["model"]
     assert second.settings["model"]["dtype"] == "bfloat16"

@@ -19,6 +19,7 @@ from transformers import TrainerCallback
 
 import rolewise as rw
 from rolewise.training import RoleTrainer, TrainConfig, config_to_dict, prepare_data, train
+from rolewise.training.notices import dtype_hint
 from rolewise.training.run import RUN_FILE
 from tests.training_model import conversations, save_tiny_model, write_rows
 
@@ -66,16 +67,26 @@ def assert_bit_equal(one: Path, other: Path) -> None:
         assert torch.equal(first[name], second[name]), name
 
 
-@pytest.mark.parametrize("able", ["avx512_bf16", "amx_bf16", None])
-def test_a_run_in_fp32_says_where_bf16_would_be_faster(
-    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: str | None
+@pytest.mark.parametrize(
+    ("able", "in_fp32", "in_bf16"),
+    [
+        ({"avx2": True, "avx512_bf16": True}, "--dtype mixed", ""),
+        ({"avx2": True, "amx_bf16": True}, "--dtype mixed", ""),
+        ({"avx2": True, "avx512_bf16": False, "amx_bf16": False}, "", "no bf16 instructions"),
+        ({"sve": True}, "", ""),
+    ],
+)
+def test_a_run_says_which_dtype_is_slow_on_this_processor(
+    base: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, able: dict[str, bool], in_fp32: str, in_bf16: str
 ) -> None:
-    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: {able: True, "avx2": True}, raising=False)
-    _, said = quietly(config(base, tmp_path / "fp32", max_steps=1))
-    assert ("--dtype mixed" in said) == bool(able)
-    for dtype in ("mixed", "bf16"):
-        _, said = quietly(config(base, tmp_path / dtype, max_steps=1, dtype=dtype))
-        assert "--dtype mixed" not in said
+    monkeypatch.setattr("torch.cpu.get_capabilities", lambda: able, raising=False)
+    for dtype, hint in (("fp32", in_fp32), ("mixed", in_bf16), ("bf16", in_bf16)):
+        said = dtype_hint(config(base, tmp_path, dtype=dtype), torch.device("cpu")) or ""
+        assert hint in said
+        assert bool(hint) == bool(said)
+        assert dtype_hint(config(base, tmp_path, dtype=dtype), torch.device("cuda")) is None
+    _, said = quietly(config(base, tmp_path / "run", max_steps=1))
+    assert in_fp32 in said
 
 
 def test_a_run_says_what_it_does_and_saves_a_model(base: Path, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ python -m benchmarks.structured_query.study --list
 python -m benchmarks.structured_query.study --hours 2                      # what is missing, in order
 python -m benchmarks.structured_query.study --only twins/delimiter-ise/0
 
-A run is meant to take about two hours on two quiet cores. It resumes where a kill left it: training from its last
+A run takes about an hour on two quiet cores that have bf16 instructions (training and answers are computed in bf16). It resumes where a kill left it: training from its last
 checkpoint, evaluation from its last answers. `results/` gets one file a run, without any text of the corpora.
 `--model`, `--rows` and `--samples` make a small trial of it, which belongs into another `--results`.
 """
@@ -29,6 +29,7 @@ from rolewise.evaluation.logs import read_runs
 from rolewise.evaluation.outcomes import Run
 from rolewise.inspection import inspect_model
 from rolewise.modeling import load
+from rolewise.processor import SLOW_BF16, computes_in_bf16
 from rolewise.training import TrainConfig, load_recipe, train
 
 HERE = Path(__file__).parent
@@ -117,7 +118,7 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
         output_dir=str(model),
         seed=setting.seed,
         epochs=EPOCHS[setting.variant],
-        dtype="mixed",  # twice as fast as fp32 where the processor computes in bf16
+        dtype="mixed",
     )
     trained = train(config, progress=setting.name)
     limit = ["--limit", str(options.samples)] if options.samples else []
@@ -221,6 +222,8 @@ def main() -> None:
     names = [setting.name for setting in STUDY]
     if unknown := sorted(set(options.only or ()) - set(names)):
         parser.error(f"unknown run {unknown[0]!r}; there are {', '.join(names)}")
+    if computes_in_bf16() is False and options.model == "smollm2-135m" and not options.list:
+        parser.error(f"{SLOW_BF16}, and runs in fp32 could not stand in one table with those that there are")
     if not TEST.exists():
         parser.error(f"the study reads {CORPORA}, which is not there")
     began = time.monotonic()

@@ -13,6 +13,7 @@ import tyro
 
 from rolewise.commands.arguments import parse
 from rolewise.commands.models import NO_TABLE, quiet_libraries, say
+from rolewise.processor import SLOW_BF16, computes_in_bf16
 
 TEACH = """Attack models and compare them: does what stands in the data get carried out?
 
@@ -127,6 +128,8 @@ def main(arguments: Sequence[str]) -> int:
     from rolewise.evaluation.table import comparison_table
     from rolewise.modeling.loading import has_table
 
+    if config.dtype == "bf16" and _on_cpu(config.device) and computes_in_bf16() is False:
+        say(f"{SLOW_BF16}; leave --dtype out")
     names = [model_name(name) for name in config.models]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{repeated[0].removeprefix(PROVIDER + '/')} is named twice; name each model once")
@@ -172,6 +175,12 @@ def main(arguments: Sequence[str]) -> int:
     for line in unasked:
         say(f"rolewise: {line}")
     return UNASKED if unasked else 0
+
+
+def _on_cpu(device: str | None) -> bool:
+    import torch
+
+    return device == "cpu" or (device is None and not torch.accelerator.is_available())
 
 
 def _task_args(config: EvalConfig, suite: str, data: str) -> dict[str, Any]:

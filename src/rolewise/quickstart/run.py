@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from rolewise.data import Row, evaluation_rows, training_rows, write_jsonl
+from rolewise.processor import computes_in_bf16
 from rolewise.quickstart.answers import answer_rows, answers_file, complete
 from rolewise.quickstart.plan import ARMS, Plan, QuickstartConfig
 from rolewise.quickstart.report import FIGURES, REPORT, show_report, write_report
@@ -97,7 +98,6 @@ def _prepare(config: QuickstartConfig) -> tuple[list[Row], bool]:
 
 def _train_arm(config: QuickstartConfig, arm: str) -> Path:
     from rolewise.training import TrainConfig, train
-    from rolewise.training.notices import computes_in_bf16
 
     output = config.output / "models" / arm
     plan = json.loads((config.output / PLAN_FILE).read_text(encoding="utf-8"))

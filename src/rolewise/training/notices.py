@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 
 from rolewise.modeling import SegmentedCausalLM
+from rolewise.processor import SLOW_BF16, computes_in_bf16
 from rolewise.training.config import TrainConfig
 
 
@@ -24,14 +23,13 @@ def table_report(config: TrainConfig, model: SegmentedCausalLM) -> str:
 
 
 def dtype_hint(config: TrainConfig, device: torch.device) -> str | None:
-    """A line for whoever trains in fp32 on a processor that computes in bf16, which was half the time here."""
-    if config.dtype != "fp32" or device.type != "cpu" or not computes_in_bf16():
+    """A line for whoever trains on a CPU in the dtype that is slower there."""
+    if device.type != "cpu" or (able := computes_in_bf16()) is None:
         return None
-    return "this processor computes in bf16: dtype: mixed (--dtype mixed) may halve the time, and keeps fp32 weights"
-
-
-def computes_in_bf16() -> bool:
-    """Whether the CPU has instructions for it; elsewhere bf16 is slower than fp32."""
-    # Older versions of PyTorch cannot tell.
-    able: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
-    return bool(able.get("avx512_bf16") or able.get("amx_bf16"))
+    if config.dtype != "fp32":
+        return None if able else f"{SLOW_BF16}; use dtype: fp32 (--dtype fp32)"
+    if able:
+        return (
+            "this processor computes in bf16: dtype: mixed (--dtype mixed) may halve the time, and keeps fp32 weights"
+        )
+    return None
