@@ -4,8 +4,9 @@ python -m benchmarks.structured_query.study --list
 python -m benchmarks.structured_query.study --hours 2                      # what is missing, in order
 python -m benchmarks.structured_query.study --only twins/delimiter-ise/0
 
-A run takes about an hour on two quiet cores that have bf16 instructions (training and answers are computed in bf16). It resumes where a kill left it: training from its last
-checkpoint, evaluation from its last answers. `results/` gets one file a run, without any text of the corpora.
+A run takes about an hour on two quiet cores that have bf16 instructions (training and answers are computed in bf16).
+It resumes where a kill left it: training from its last checkpoint, evaluation from its last answers. `results/` gets one
+file a run, without any text of the corpora.
 `--model`, `--rows` and `--samples` make a small trial of it, which belongs into another `--results`.
 """
 
