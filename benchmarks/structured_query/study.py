@@ -5,8 +5,8 @@ python -m benchmarks.structured_query.study --hours 2                      # wha
 python -m benchmarks.structured_query.study --only twins/delimiter-ise/0
 
 A run takes about an hour on two quiet cores that have bf16 instructions (training and answers are computed in bf16).
-It resumes where a kill left it: training from its last checkpoint, evaluation from its last answers. `results/` gets one
-file a run, without any text of the corpora.
+It resumes where a kill left it: training from its last checkpoint, evaluation from its last answers. `results/` gets
+one file a run, without any text of the corpora.
 `--model`, `--rows` and `--samples` make a small trial of it, which belongs into another `--results`.
 """
 
@@ -45,6 +45,10 @@ TEST = CORPORA / "eval/alpacaeval805_davinci003.json"
 SEP_TEST = CORPORA / "eval/SEP_validation_892.json"
 ROWS = 2000
 """Rows with an input, of each variant; twins add one for each attacked row."""
+ATTACKS = "main,ood,ignore_begin,ignore_middle"
+TOKENS = 96
+"""Of an answer: a model that saw twins does the user's task first, and what the payload asks after it. In 32 tokens a
+ceiling of 58 % (50 samples, 160 tokens) looked like one of 31 %, and half of the attacks that succeed were not seen."""
 SEP_SAMPLES, SEP_TOKENS = 100, 64
 INSPECTED = 40
 """Test samples whose attention is read."""
@@ -53,7 +57,7 @@ INSPECTED = 40
 # one and a half times.
 EPOCHS: dict[Variant, float] = {"clean": 1.5, "adversarial": 1.5, "twins": 1.0}
 
-PROBES = ("data-as-user", "scale-0")
+PROBES = ("data-as-user",)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,7 +127,8 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
     )
     trained = train(config, progress=setting.name)
     limit = ["--limit", str(options.samples)] if options.samples else []
-    evaluate(model, logs / "all", "--attacks", "everything", *limit)
+    limit += ["--max-new-tokens", str(TOKENS)]
+    evaluate(model, logs / "all", "--attacks", ATTACKS, *limit)
     for probe in PROBES if config.ise else ():
         evaluate(model, logs / probe, "--attacks", "main", "--probe", probe, *limit)
     few = options.samples or SEP_SAMPLES
