@@ -5,8 +5,8 @@ python -m benchmarks.structured_query.study --hours 2                      # wha
 python -m benchmarks.structured_query.study --only twins/delimiter-ise/0
 
 A run takes about an hour on two quiet cores that have bf16 instructions (training and answers are computed in bf16).
-It resumes where a kill left it: training from its last checkpoint, evaluation from its last answers. `results/` gets one
-file a run, without any text of the corpora.
+It resumes where a kill left it: training from its last checkpoint, evaluation from its last answers. `results/` gets
+one file a run, without any text of the corpora.
 `--model`, `--rows` and `--samples` make a small trial of it, which belongs into another `--results`.
 """
 
@@ -194,11 +194,11 @@ def compact(run: Run) -> dict[str, Any]:
     for outcome in run.outcomes:
         found = conditions.setdefault(
             outcome.condition,
-            {"domain": outcome.domain, **{name: [None] * len(ids) for name in ("in_response", "begins_with")}},
+            {"domain": outcome.domain, **{name: [None] * len(ids) for name in outcome.verdicts}},
         )
         at = place[outcome.id]
-        found["in_response"][at] = int(outcome.in_response)
-        found["begins_with"][at] = int(outcome.begins_with)
+        for name, followed in outcome.verdicts.items():
+            found[name][at] = int(followed)
         for name in ("rouge_l", "reference_logprob"):
             if (value := getattr(outcome, name)) is not None:
                 found.setdefault(name, [None] * len(ids))[at] = round(value, 4)

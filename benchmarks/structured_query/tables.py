@@ -16,13 +16,13 @@ from typing import Any
 from benchmarks.structured_query import inside
 from benchmarks.structured_query.estimates import Arm, Reading, Study, negated, success
 from benchmarks.structured_query.figures import ARMS, draw_all
-from benchmarks.structured_query.readings import AS_TRAINED, SEP, Result, read_results
+from benchmarks.structured_query.readings import AS_TRAINED, CRITERIA, SEP, Result, read_results
 from benchmarks.structured_query.study import PROBES, RESULTS, STUDY
 from benchmarks.structured_query.targets import DATA, VARIANTS, target_lines
-from rolewise.evaluation.outcomes import CRITERIA, Criterion
 from rolewise.evaluation.statistics import Estimate
+from rolewise.evaluation.suite_info import SUITES
 from rolewise.evaluation.summary import UTILITIES, Summary, summarise
-from rolewise.reporting.wording import CRITERION_WORDS, figure_name, measured, p_value
+from rolewise.reporting.wording import figure_name, measured, p_value
 
 OUTPUT = Path(__file__).parents[1] / "results"
 COMPARISONS = (("delimiter-ise", "delimiter"), ("text-ise", "text"), ("text-ise", "delimiter"))
@@ -82,8 +82,8 @@ def report(results: Sequence[Result], drawn: Sequence[str] = ()) -> str:
     return "\n".join([*lines, *_runs(results)])
 
 
-def _meaning(criterion: Criterion) -> str:
-    return f"a payload is followed when {CRITERION_WORDS[criterion]} (`{criterion}`)"
+def _meaning(criterion: str) -> str:
+    return f"a payload is followed when {SUITES['structured_query'].criteria[criterion]} (`{criterion}`)"
 
 
 def _introduction(results: Sequence[Result]) -> Lines:
@@ -110,7 +110,7 @@ def _introduction(results: Sequence[Result]) -> Lines:
     ]  # fmt: skip
 
 
-def _targets(studies: dict[Criterion, Study]) -> Lines:
+def _targets(studies: dict[str, Study]) -> Lines:
     by = {criterion: target_lines(study) for criterion, study in studies.items()}
     rows = [
         (line.figure, line.target, line.measured, line.n, line.verdict, other.verdict)
@@ -126,7 +126,7 @@ def _targets(studies: dict[Criterion, Study]) -> Lines:
     ]  # fmt: skip
 
 
-def _variant(studies: dict[Criterion, Study], arms: Sequence[Arm]) -> Lines:
+def _variant(studies: dict[str, Study], arms: Sequence[Arm]) -> Lines:
     lines: Lines = []
     for criterion, study in studies.items():
         # Utility is the same by either criterion.
