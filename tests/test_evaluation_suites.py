@@ -95,6 +95,7 @@ def test_an_obedient_mock_a_deaf_one_and_one_that_knows_roles(place: Path) -> No
     assert (summary.headline.average.value, summary.ceiling and summary.ceiling.value) == (0, 1)
     assert summary.headline.separation is not None
     assert summary.headline.separation.value == 0
+    assert not any(one.cut for one in run.outcomes)
     assert summary.false_alarms is not None
     assert summary.false_alarms.value == 0
     assert summary.utility["rouge_l"].value == pytest.approx((0.5 + 1 + 0.5) / 3), "Cat 0., Cat 1., Cat 2."
@@ -163,6 +164,7 @@ def test_our_model_end_to_end(place: Path) -> None:
     clean = next(one for one in run.outcomes if one.condition == "clean")
     assert clean.rouge_l is not None
     assert forged.rouge_l is None
+    assert clean.cut, "random weights write on and on"
 
 
 def test_sep(place: Path) -> None:

@@ -392,6 +392,15 @@ def test_deaf_runs_are_named_once() -> None:
     assert "The ceiling is under 30 % (deaf 0 %, nearly 25 %): few payloads are followed" in said
 
 
+def test_ceilings_that_were_cut_short_are_remarked() -> None:
+    def cut(label: str, *ids: str) -> Run:
+        return run(label, outcomes=[replace(one, cut=one.id in ids) for one in run().outcomes])
+
+    said = gaps(cut("short", "s1", "s4"), run("long"))
+    assert "cut before the payload was carried out (short 25 %): a model" in said, "s4 does not follow, s1 does"
+    assert "were cut" not in gaps(cut("cut behind it", "s1", "s2", "s3"))
+
+
 def test_few_samples_are_remarked(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rolewise.evaluation.table.FEW_SAMPLES", 4)
     three = run("three", samples=("s1", "s2", "s3"))

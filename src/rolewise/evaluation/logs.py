@@ -194,6 +194,7 @@ def _outcome(sample: EvalSample, criteria: tuple[str, ...]) -> Outcome:
         reference_logprob=value("reference_logprob"),
         win=value("win_rate"),
         output=sample.output.completion,
+        cut=sample.output.stop_reason == "max_tokens",
         messages=messages,
         meta=meta,
     )

@@ -34,6 +34,8 @@ class Outcome:
     """How a judge prefers the answer over the reference: 1, 0.5 or 0; judged clean rows only."""
     output: str
     """The answer."""
+    cut: bool = False
+    """Whether the answer was cut at the most tokens that it may have."""
     messages: list[dict[str, Any]]
     """The conversation that was asked, with roles."""
     meta: dict[str, Any]
