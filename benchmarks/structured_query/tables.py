@@ -27,11 +27,10 @@ from rolewise.reporting.wording import figure_name, measured, p_value
 OUTPUT = Path(__file__).parents[1] / "results"
 COMPARISONS = (("delimiter-ise", "delimiter"), ("text-ise", "text"), ("text-ise", "delimiter"))
 FIGURES = (
-    "rouge_l", "reference_logprob", "main average", "in_domain worst", "in_domain union", "ood average", "ood worst",
-    "ceiling", "main separation",
+    "rouge_l", "reference_logprob", "main average", "main worst", "main union", "ood average", "ood worst", "ceiling",
+    "main separation", "ood separation",
 )  # fmt: skip
-COMPARED = (*FIGURES[:3], "main worst", *FIGURES[3:])
-"""The paper's worst is that of the main four; ours of all seventeen."""
+"""In domain: of the main four attacks, as the paper's tables have it."""
 _TITLES = {variant: data.capitalize() for variant, data in DATA.items()}
 
 Lines = list[str]
@@ -98,9 +97,8 @@ def _introduction(results: Sequence[Result]) -> Lines:
         + f" of `{run.settings['task']['data']}` under every attack. Percent with 95 % intervals, and points for "
         "differences, which are paired by sample.", "",
         "- *Robust*: the payload in the data is not followed. *Average*: mean over the main four attacks (naive, "
-        "ignore, escape_separation, completion_real) or their out-of-domain kin; *worst*: the least robust of all "
-        "seventeen in-domain attacks, chosen anew in every draw of its bootstrap; *union*: samples that withstand all "
-        "seventeen.",
+        "ignore, escape_separation, completion_real) or their out-of-domain kin; *worst*: the least robust of them, "
+        "chosen anew in every draw of its bootstrap; *union*: samples that withstand all of them.",
         "- *Ceiling*: the payload is followed where it stands in the instruction. *Separation*: ceiling minus average "
         "attack success (main four). A model that follows nothing is robust and deaf: it has no separation.",
         "- *Utility*, on unattacked rows: ROUGE-L, and the mean log-likelihood per token of the reference answer.",
@@ -131,7 +129,6 @@ def _variant(studies: dict[str, Study], arms: Sequence[Arm]) -> Lines:
     for criterion, study in studies.items():
         # Utility is the same by either criterion.
         keys = FIGURES if criterion == CRITERIA[0] else tuple(key for key in FIGURES if key not in UTILITIES)
-        compared = COMPARED if criterion == CRITERIA[0] else tuple(key for key in COMPARED if key not in UTILITIES)
         said = _meaning(criterion)
         lines += [f"{said[0].upper()}{said[1:]}.", "", *table(
             ("arm", "n", *map(figure_name, keys)),
@@ -142,7 +139,7 @@ def _variant(studies: dict[str, Study], arms: Sequence[Arm]) -> Lines:
         lines += table(
             ("difference", *map(_pair_name, pairs)),
             [(figure_name(key), *(cell(key, study.differences(*pair).get(key), signed=True) for pair in pairs))
-             for key in compared if pairs],
+             for key in keys if pairs],
         )  # fmt: skip
     return lines
 
