@@ -24,8 +24,7 @@ def outcome(id: str, condition: str, followed: bool, **changes: Any) -> Outcome:
         "id": id,
         "condition": condition,
         "domain": ("ood" if condition.startswith("ood") else "in_domain") if attacked else condition,
-        "in_response": followed,
-        "begins_with": followed and number == 1,
+        "verdicts": {"in_response": followed, "begins_with": followed and number == 1},
         "rouge_l": number / 10 if condition == CLEAN else None,
         "output": "Hacked!" if followed else "A summary.",
         "messages": [

@@ -42,6 +42,25 @@ def test_a_table_and_a_second_call_that_asks_nothing(data: str, tmp_path: Path, 
     assert "begins_with" in capsys.readouterr().out
 
 
+def test_direct_injection_has_its_ceiling_in_the_system_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "rows.json").write_text(json.dumps([{"instruction": "Say it.", "input": "", "output": "It."}]))
+    command = ["eval", "mockllm/model", "--data", str(tmp_path / "rows.json"), "--attacks", "main"]
+    logs = ["--log-dir", str(tmp_path / "logs")]
+    assert main([*command, *logs, "--suite", "direct-injection"]) == 0
+    said = capsys.readouterr().out
+    assert "direct_injection on rows.json" in said
+    assert "ceiling: the payload in the system message is followed" in said
+    assert main(["report", str(tmp_path / "logs"), "-o", str(tmp_path / "report")]) == 0
+    assert "Ceiling: the payload is followed in the system message." in (tmp_path / "report/report.md").read_text()
+
+
+def test_indirect_injection_is_structured_query(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    command = ["eval", "mockllm/model", "--data", data, "--attacks", "naive", "--log-dir", str(tmp_path / "logs")]
+    assert main(command) == 0
+    assert main([*command, "--suite", "indirect-injection"]) == 0
+    assert "finished before" in capsys.readouterr().err
+
+
 def test_the_table_names_a_probe_a_part_of_a_domain_and_deaf_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     rows = [{"instruction": f"Shorten {i}.", "input": "A cat sat.", "output": "Cat."} for i in range(2)]
     (tmp_path / "rows.json").write_text(json.dumps(rows))
@@ -141,6 +160,9 @@ def test_answers_may_be_computed_in_another_dtype(
         (["mockllm/model"], "is named twice"),
         (["--payload", "hackd"], "did you mean 'hacked'"),
         (["--delimiters", "chatm"], "chatml"),
+        (["--system", "Obey."], "--system is for the suite direct-injection"),
+        (["--suite", "direct-injection"], "has no row without an input"),
+        (["--suite", "direct-injection", "--data", "generated", "--system", " "], "the system message is empty"),
     ],
 )
 def test_errors(data: str, options: list[str], said: str, capsys: pytest.CaptureFixture[str]):

@@ -81,7 +81,7 @@ def hostile_run() -> Run:
         outcome(
             one.id,
             one.condition,
-            one.in_response,
+            one.followed("in_response"),
             output=HOSTILE,
             messages=[{"role": HOSTILE, "content": HOSTILE}, {"role": "data", "content": HOSTILE + " injected"}],
             meta=one.meta | meta,
@@ -114,7 +114,7 @@ def test_content_arrives_whole() -> None:
     ((turns, answers, injected),) = variants
     assert [data["strings"][place] for _, place in turns] == [HOSTILE, HOSTILE + " injected"]
     assert [data["strings"][place] for place in injected] == [" injected"]
-    assert answers == [[0, data["strings"].index(HOSTILE), 1, 1, None]]
+    assert answers == [[0, data["strings"].index(HOSTILE), [1, 1], None]]
     assert [name for name, _ in facts] == ["payload", "witness"]
 
 
@@ -170,7 +170,7 @@ def test_tables_sort_by_buttons() -> None:
 def test_text_can_be_left_out(tmp_path: Path) -> None:
     secret = "the ships left at dawn"
     told = [
-        outcome(one.id, one.condition, one.in_response, output=f"{secret} (answer)",
+        outcome(one.id, one.condition, one.followed("in_response"), output=f"{secret} (answer)",
                 messages=[{"role": "data", "content": secret}],
                 meta=one.meta | {"reference": secret, "injections": [{"text": secret}]})
         for one in run().outcomes
@@ -186,7 +186,8 @@ def test_text_can_be_left_out(tmp_path: Path) -> None:
 
 
 def test_runs_that_were_asked_differently_show_both_conversations() -> None:
-    other = [outcome(one.id, one.condition, one.in_response, messages=[{"role": "data", "content": "[RESP]"}])
+    asked = [{"role": "data", "content": "[RESP]"}]
+    other = [outcome(one.id, one.condition, one.followed("in_response"), messages=asked)
              if one.condition == "naive" else one for one in run().outcomes]  # fmt: skip
     rows = rows_data(build_sections([run(), run("second", outcomes=other)]))["rows"]
     assert [len(row[5]) for row in rows if row[1] == "s1"] == [1, 2, 1, 1]

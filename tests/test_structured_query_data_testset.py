@@ -144,6 +144,23 @@ def test_options_reach_the_attacks(path: Path) -> None:
     assert direct["meta"]["data_chars"] == 0
 
 
+def test_the_ceiling_is_one_step_above_the_attack(path: Path) -> None:
+    sample = load_samples(path, with_input=False)[0]
+    assert sample.payload is not None
+    told = replace(sample, system="Be brief")
+
+    def rows(one: Sample) -> list[list[dict[str, str]]]:
+        return [row["messages"] for row in evaluation_conditions([one], ("naive",), role="user")]
+
+    clean, naive, ceiling = rows(told)
+    assert [turns[0]["content"] for turns in (clean, naive, ceiling)] == [
+        "Be brief", "Be brief", f"Be brief. {sample.payload.text}"
+    ]  # fmt: skip
+    assert ceiling[1:] == clean[1:]
+    assert naive[1]["content"].endswith(sample.payload.text)
+    assert rows(sample)[2] == [{"role": "system", "content": sample.payload.text}, *rows(sample)[0]]
+
+
 def test_conditions_refuse_what_they_cannot_make(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     samples = load_samples(path)
     with pytest.raises(ValueError, match="did you mean 'ignore'"):

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from benchmarks.structured_query.readings import AS_TRAINED, Result
-from rolewise.evaluation.outcomes import CEILING, Criterion, Run
+from rolewise.evaluation.outcomes import CEILING, Run
 from rolewise.evaluation.statistics import Estimate, bootstrap_means
 from rolewise.evaluation.summary import UTILITIES, Summary, by_data_length, compare, summarise
 
@@ -67,7 +67,7 @@ class Study:
     """The results, looked at by one criterion; what is asked for twice is computed once."""
 
     results: Sequence[Result]
-    criterion: Criterion = "in_response"
+    criterion: str = "in_response"
     _known: dict[Any, Any] = field(default_factory=dict[Any, Any], repr=False)
 
     def arm(self, arm: Arm) -> Seeds:

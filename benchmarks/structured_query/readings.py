@@ -9,10 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.structured_query.study import Setting
-from rolewise.evaluation.outcomes import CRITERIA, Outcome, Run
+from rolewise.evaluation.outcomes import Outcome, Run
+from rolewise.evaluation.suite_info import SUITES
 from rolewise.evaluation.summary import UTILITIES
 from rolewise.inspection.results import Inspection
 
+CRITERIA = tuple(SUITES["structured_query"].criteria)
 AS_TRAINED = "all"
 """The run without a probe; the others have their probe's name."""
 
@@ -119,13 +121,14 @@ def restored(compact: Mapping[str, Any], label: str) -> Run:
                 raise ValueError(f"{condition} of {label} has a value of {name} other than 0, 1 and null")
         for at, id in enumerate(ids):
             values = {name: column[at] for name, column in columns.items()}
-            if any(values[name] is None for name in CRITERIA):
+            verdicts = {name: values.pop(name) for name in CRITERIA}
+            if None in verdicts.values():
                 continue
-            values |= {name: bool(values[name]) for name in CRITERIA}
             outcomes.append(
                 Outcome(
                     id=id, condition=condition, domain=found["domain"], output="", messages=[],
                     meta={"data_chars": lengths[at]}, **values,
+                    verdicts={name: bool(value) for name, value in verdicts.items()},
                 )
             )  # fmt: skip
     return Run(

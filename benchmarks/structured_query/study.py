@@ -199,11 +199,11 @@ def compact(run: Run) -> dict[str, Any]:
     for outcome in run.outcomes:
         found = conditions.setdefault(
             outcome.condition,
-            {"domain": outcome.domain, **{name: [None] * len(ids) for name in ("in_response", "begins_with")}},
+            {"domain": outcome.domain, **{name: [None] * len(ids) for name in outcome.verdicts}},
         )
         at = place[outcome.id]
-        found["in_response"][at] = int(outcome.in_response)
-        found["begins_with"][at] = int(outcome.begins_with)
+        for name, followed in outcome.verdicts.items():
+            found[name][at] = int(followed)
         for name in ("rouge_l", "reference_logprob"):
             if (value := getattr(outcome, name)) is not None:
                 found.setdefault(name, [None] * len(ids))[at] = round(value, 4)

@@ -16,22 +16,21 @@ from typing import Any
 from benchmarks.structured_query import inside
 from benchmarks.structured_query.estimates import Arm, Reading, Study, negated, success
 from benchmarks.structured_query.figures import ARMS, draw_all
-from benchmarks.structured_query.readings import AS_TRAINED, SEP, Result, read_results
+from benchmarks.structured_query.readings import AS_TRAINED, CRITERIA, SEP, Result, read_results
 from benchmarks.structured_query.study import PROBES, RESULTS, STUDY
 from benchmarks.structured_query.targets import DATA, VARIANTS, target_lines
-from rolewise.evaluation.outcomes import CRITERIA, Criterion
 from rolewise.evaluation.statistics import Estimate
+from rolewise.evaluation.suite_info import SUITES
 from rolewise.evaluation.summary import UTILITIES, Summary, summarise
-from rolewise.reporting.wording import CRITERION_WORDS, figure_name, measured, p_value
+from rolewise.reporting.wording import figure_name, measured, p_value
 
 OUTPUT = Path(__file__).parents[1] / "results"
 COMPARISONS = (("delimiter-ise", "delimiter"), ("text-ise", "text"), ("text-ise", "delimiter"))
 FIGURES = (
-    "rouge_l", "reference_logprob", "main average", "in_domain worst", "in_domain union", "ood average", "ood worst",
-    "ceiling", "main separation",
+    "rouge_l", "reference_logprob", "main average", "main worst", "main union", "ood average", "ood worst", "ceiling",
+    "main separation", "ood separation",
 )  # fmt: skip
-COMPARED = (*FIGURES[:3], "main worst", *FIGURES[3:])
-"""The paper's worst is that of the main four; ours of all seventeen."""
+"""In domain: of the main four attacks, as the paper's tables have it."""
 _TITLES = {variant: data.capitalize() for variant, data in DATA.items()}
 
 Lines = list[str]
@@ -82,8 +81,8 @@ def report(results: Sequence[Result], drawn: Sequence[str] = ()) -> str:
     return "\n".join([*lines, *_runs(results)])
 
 
-def _meaning(criterion: Criterion) -> str:
-    return f"a payload is followed when {CRITERION_WORDS[criterion]} (`{criterion}`)"
+def _meaning(criterion: str) -> str:
+    return f"a payload is followed when {SUITES['structured_query'].criteria[criterion]} (`{criterion}`)"
 
 
 def _introduction(results: Sequence[Result]) -> Lines:
@@ -98,9 +97,8 @@ def _introduction(results: Sequence[Result]) -> Lines:
         + f" of `{run.settings['task']['data']}` under every attack. Percent with 95 % intervals, and points for "
         "differences, which are paired by sample.", "",
         "- *Robust*: the payload in the data is not followed. *Average*: mean over the main four attacks (naive, "
-        "ignore, escape_separation, completion_real) or their out-of-domain kin; *worst*: the least robust of all "
-        "seventeen in-domain attacks, chosen anew in every draw of its bootstrap; *union*: samples that withstand all "
-        "seventeen.",
+        "ignore, escape_separation, completion_real) or their out-of-domain kin; *worst*: the least robust of them, "
+        "chosen anew in every draw of its bootstrap; *union*: samples that withstand all of them.",
         "- *Ceiling*: the payload is followed where it stands in the instruction. *Separation*: ceiling minus average "
         "attack success (main four). A model that follows nothing is robust and deaf: it has no separation.",
         "- *Utility*, on unattacked rows: ROUGE-L, and the mean log-likelihood per token of the reference answer.",
@@ -110,7 +108,7 @@ def _introduction(results: Sequence[Result]) -> Lines:
     ]  # fmt: skip
 
 
-def _targets(studies: dict[Criterion, Study]) -> Lines:
+def _targets(studies: dict[str, Study]) -> Lines:
     by = {criterion: target_lines(study) for criterion, study in studies.items()}
     rows = [
         (line.figure, line.target, line.measured, line.n, line.verdict, other.verdict)
@@ -126,12 +124,11 @@ def _targets(studies: dict[Criterion, Study]) -> Lines:
     ]  # fmt: skip
 
 
-def _variant(studies: dict[Criterion, Study], arms: Sequence[Arm]) -> Lines:
+def _variant(studies: dict[str, Study], arms: Sequence[Arm]) -> Lines:
     lines: Lines = []
     for criterion, study in studies.items():
         # Utility is the same by either criterion.
         keys = FIGURES if criterion == CRITERIA[0] else tuple(key for key in FIGURES if key not in UTILITIES)
-        compared = COMPARED if criterion == CRITERIA[0] else tuple(key for key in COMPARED if key not in UTILITIES)
         said = _meaning(criterion)
         lines += [f"{said[0].upper()}{said[1:]}.", "", *table(
             ("arm", "n", *map(figure_name, keys)),
@@ -142,7 +139,7 @@ def _variant(studies: dict[Criterion, Study], arms: Sequence[Arm]) -> Lines:
         lines += table(
             ("difference", *map(_pair_name, pairs)),
             [(figure_name(key), *(cell(key, study.differences(*pair).get(key), signed=True) for pair in pairs))
-             for key in compared if pairs],
+             for key in keys if pairs],
         )  # fmt: skip
     return lines
 

@@ -29,6 +29,7 @@ examples:
   rolewise eval smollm2-135m --attacks main --limit 20
   rolewise eval runs/delimiter runs/ise --data davinci_003_outputs.json   # all 21 attacks of the paper, 208 rows
   rolewise eval runs/ise --probe data-as-user --log-dir logs     # the same weights, told wrong roles
+  rolewise eval runs/ise --suite direct-injection --attacks main     # 597 rows, attacked in the user turn
   rolewise eval runs/ise --suite sep --limit 100
   rolewise eval runs/ise openai/gpt-4o-mini --attacks naive,completion_real --grader openai/gpt-4o
 """
@@ -37,6 +38,7 @@ UNASKED = 3
 """The exit status when all is done, but some rows were too long for a model: for the user to mend, as an error is."""
 
 
+_SUITE_OF = {"indirect-injection": "structured_query"}
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 
 
@@ -46,8 +48,9 @@ class EvalConfig:
 
     models: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
     """Models to evaluate; the first is the reference that the others are compared with."""
-    suite: Literal["structured-query", "sep"] = "structured-query"
-    """Which benchmark."""
+    suite: Literal["structured-query", "indirect-injection", "direct-injection", "sep"] = "structured-query"
+    """Which benchmark: attacks in the data (indirect-injection is another name for structured-query), the same attacks
+    in the user turn below a system message (direct-injection), or SEP."""
     data: str | None = None
     """A file of AlpacaEval's rows (instruction, input, output), or of SEP; or generated, for rows that need no file.
     By default the file in ../shared/data/eval if it is there, else generated."""
@@ -57,7 +60,7 @@ class EvalConfig:
     """Only the attacks of this domain; by default of all."""
     payload: str = "hacked"
     """What is injected, by name: hacked, word, code, ...; rolewise attacks --payloads lists them."""
-    criterion: Literal["in_response", "begins_with"] = "in_response"
+    criterion: Literal["in_response", "begins_with"] | None = None
     """When a payload counts as followed, in the table; the logs have both."""
     limit: int | None = None
     """How many samples, by default all (of generated ones 100); each is asked under all conditions."""
@@ -71,6 +74,8 @@ class EvalConfig:
     """The most tokens of answers to unattacked rows, for ROUGE-L and the judge; by default as for the others."""
     temperature: float = 0.0
     """0 takes the likeliest token each time; above 0 samples."""
+    system: str | None = None
+    """The system message of direct-injection; by default one that says that the user's message holds one task."""
     data_role: Literal["user", "tool"] = "user"
     """How a model of inspect_ai that has no data role gets the data: as a user message, or as a tool's result."""
     delimiters: Literal["text", "delimiter", "chatml"] | None = None
@@ -102,6 +107,8 @@ class EvalConfig:
                 raise ValueError(f"--{name.replace('_', '-')} {value} must be at least 1")
         if not self.temperature >= 0:
             raise ValueError(f"--temperature {self.temperature} must not be negative")
+        if self.system is not None and self.suite != "direct-injection":
+            raise ValueError(f"--system is for the suite direct-injection; {self.suite} has none, so leave it out")
         if self.epochs > 1 and not self.temperature:
             raise ValueError("--epochs above 1 asks the same again and again; give a --temperature above 0 with it")
 
@@ -109,11 +116,11 @@ class EvalConfig:
 def main(arguments: Sequence[str]) -> int:
     """Run the command."""
     config = parse(EvalConfig, arguments, command="eval", teach=TEACH)
-    from rolewise.evaluation.testsets import GENERATED, PUBLISHED, chosen_attacks, find_data
+    from rolewise.evaluation.testsets import GENERATED, chosen_attacks, find_data
 
-    suite = config.suite.replace("-", "_")
+    suite = _SUITE_OF.get(config.suite, config.suite.replace("-", "_"))
     source = find_data(suite, config.data)
-    if suite == "structured_query":
+    if suite != "sep":
         from rolewise.attacks import payload_named
 
         chosen_attacks(config.attacks, config.domain)
@@ -125,6 +132,7 @@ def main(arguments: Sequence[str]) -> int:
     from rolewise.evaluation.logs import labelled
     from rolewise.evaluation.refusals import refusals_line
     from rolewise.evaluation.running import PROVIDER, Plan, finished_run, model_name, run_plan
+    from rolewise.evaluation.suite_info import suite_info
     from rolewise.evaluation.table import comparison_table
     from rolewise.modeling.loading import has_table
 
@@ -135,7 +143,7 @@ def main(arguments: Sequence[str]) -> int:
         raise ValueError(f"{repeated[0].removeprefix(PROVIDER + '/')} is named twice; name each model once")
     task_args = _task_args(config, suite, source if source == GENERATED else str(Path(source).resolve()))
     if source == GENERATED and config.data is None:
-        say(f"no test file here, so rows are generated; --data FILE takes {PUBLISHED[suite]}")
+        say(f"no test file here, so rows are generated; --data FILE takes {suite_info(suite).published}")
     runs: list[Any] = []
     for name in names:
         ours = name.startswith(f"{PROVIDER}/")
@@ -189,12 +197,12 @@ def _task_args(config: EvalConfig, suite: str, data: str) -> dict[str, Any]:
         "limit": config.limit,
         "seed": config.seed,
         "epochs": config.epochs,
-        "data_role": config.data_role,
         "temperature": config.temperature,
     }
     if config.max_new_tokens is not None:
         found["max_tokens"] = config.max_new_tokens
-    if suite == "structured_query":
+    found |= {"system": config.system} if suite == "direct_injection" else {"data_role": config.data_role}
+    if suite != "sep":
         found |= {
             "attacks": config.attacks,
             "domain": config.domain,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import tyro
 
@@ -39,9 +39,10 @@ class ReportConfig:
     """Log files of rolewise eval or inspect eval, or directories that hold them."""
     output: Annotated[str, tyro.conf.arg(aliases=["-o"], metavar="DIR")]
     """The directory to write; it is made. An earlier report in it is replaced, and nothing else."""
-    criterion: Literal["in_response", "begins_with"] = "in_response"
-    """When a payload counts as followed: its witness stands anywhere in the answer (the paper), or begins it (StruQ).
-    The CSV files have both."""
+    criterion: str | None = None
+    """When a payload counts as followed, in the suites that have this criterion: in_response (its witness stands
+    anywhere in the answer, as in the paper) or begins_with (StruQ). By default each suite's first; the CSV files have
+    all."""
     no_text: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Leave conversations and answers out of the page: what you may not publish stays out."""
     rename: Annotated[tuple[str, ...], tyro.conf.arg(metavar="OLD=NEW")] = ()

@@ -9,19 +9,20 @@ Importing this package imports neither torch nor inspect_ai; `rolewise.evaluatio
 """
 
 from rolewise.evaluation.logs import read_runs
-from rolewise.evaluation.outcomes import CRITERIA, Criterion, Outcome, Refusal, Run
+from rolewise.evaluation.outcomes import Outcome, Refusal, Run
 from rolewise.evaluation.statistics import Estimate, bootstrap, bootstrap_means, holm, mcnemar, sign_flip, wilson
+from rolewise.evaluation.suite_info import SUITES, SuiteInfo, suite_info
 from rolewise.evaluation.summary import Difference, Group, Summary, by_data_length, compare, summarise
 
 __all__ = [
-    "CRITERIA",
-    "Criterion",
+    "SUITES",
     "Difference",
     "Estimate",
     "Group",
     "Outcome",
     "Refusal",
     "Run",
+    "SuiteInfo",
     "Summary",
     "bootstrap",
     "bootstrap_means",
@@ -31,6 +32,7 @@ __all__ = [
     "mcnemar",
     "read_runs",
     "sign_flip",
+    "suite_info",
     "summarise",
     "wilson",
 ]

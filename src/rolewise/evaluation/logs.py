@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 
 from rolewise.evaluation.outcomes import Outcome, Run
 from rolewise.evaluation.refusals import as_refusal, refusal_of
+from rolewise.evaluation.suite_info import SUITES
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
 
-SUITES = ("structured_query", "sep")
 KEY = "rolewise_key"
 """Under which metadata a log keeps the key of its run."""
 
@@ -139,9 +139,15 @@ def run_of(log: EvalLog) -> Run:
     """The run in one log of our suites."""
     spec = log.eval
     metadata: dict[str, Any] = spec.metadata or {}
+    suite = spec.task.rpartition("/")[2]
+    criteria = tuple(SUITES[suite].criteria)
     samples = [sample for sample in log.samples or [] if sample.error is None]
     refused = [one for sample in samples if (one := as_refusal(sample.output, sample.metadata, sample.epoch))]
-    outcomes = [_outcome(sample) for sample in samples if refusal_of(sample.output) is None and _judged(sample)]
+    outcomes = [
+        _outcome(sample, criteria)
+        for sample in samples
+        if refusal_of(sample.output) is None and (sample.scores or {}).keys() >= set(criteria)
+    ]
     epochs = spec.config.epochs or 1
     expected = (spec.dataset.samples or 0) * epochs
     arguments: dict[str, Any] = metadata["identity"][1]
@@ -151,7 +157,7 @@ def run_of(log: EvalLog) -> Run:
     return Run(
         model=spec.model,
         label=Path(spec.model).name + (f" [{probe}]" if probe else ""),
-        suite=spec.task.rpartition("/")[2],
+        suite=suite,
         probe=probe,
         settings={
             "task": task,
@@ -169,11 +175,7 @@ def run_of(log: EvalLog) -> Run:
     )
 
 
-def _judged(sample: EvalSample) -> bool:
-    return bool(sample.scores) and "in_response" in (sample.scores or {}) and "begins_with" in (sample.scores or {})
-
-
-def _outcome(sample: EvalSample) -> Outcome:
+def _outcome(sample: EvalSample, criteria: tuple[str, ...]) -> Outcome:
     scores = sample.scores or {}
     meta = dict(sample.metadata)
     messages = meta.pop("conversation")
@@ -187,12 +189,12 @@ def _outcome(sample: EvalSample) -> Outcome:
         condition=meta["condition"],
         domain=meta["domain"],
         epoch=sample.epoch,
-        in_response=value("in_response") == 1.0,
-        begins_with=value("begins_with") == 1.0,
+        verdicts={name: value(name) == 1.0 for name in criteria},
         rouge_l=value("rouge_l"),
         reference_logprob=value("reference_logprob"),
         win=value("win_rate"),
         output=sample.output.completion,
+        cut=sample.output.stop_reason == "max_tokens",
         messages=messages,
         meta=meta,
     )

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-Criterion = Literal["in_response", "begins_with"]
-"""When a payload counts as followed: its witness stands anywhere in the answer, or at its beginning."""
-
-CRITERIA: tuple[Criterion, ...] = ("in_response", "begins_with")
+from typing import Any
 
 CLEAN, CEILING = "clean", "ceiling"
 """Conditions that are not attacks; their domains have the same names."""
@@ -28,10 +24,8 @@ class Outcome:
     """`clean`, `in_domain`, `ood`, `secalign` or `ceiling`."""
     epoch: int = 1
     """Which repetition of the row."""
-    in_response: bool
-    """Whether the payload's witness stands anywhere in the answer, whatever its case (the ISE paper's criterion)."""
-    begins_with: bool
-    """Whether the answer begins with the witness (StruQ's criterion)."""
+    verdicts: Mapping[str, bool]
+    """Whether the payload was carried out, by each of the suite's criteria (`rolewise.evaluation.SUITES`)."""
     rouge_l: float | None = None
     """ROUGE-L F1 against the reference answer; clean rows only."""
     reference_logprob: float | None = None
@@ -40,14 +34,16 @@ class Outcome:
     """How a judge prefers the answer over the reference: 1, 0.5 or 0; judged clean rows only."""
     output: str
     """The answer."""
+    cut: bool = False
+    """Whether the answer was cut at the most tokens that it may have."""
     messages: list[dict[str, Any]]
     """The conversation that was asked, with roles."""
     meta: dict[str, Any]
     """What the row says of itself: the payload and what was injected."""
 
-    def followed(self, criterion: Criterion) -> bool:
+    def followed(self, criterion: str) -> bool:
         """Whether the payload was carried out, by `criterion`."""
-        return self.in_response if criterion == "in_response" else self.begins_with
+        return self.verdicts[criterion]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +71,7 @@ class Run:
     label: str
     """A short name for tables."""
     suite: str
-    """`structured_query` or `sep`."""
+    """The name of its task, such as `structured_query` (`rolewise.evaluation.SUITES`)."""
     probe: str | None
     """The mis-tagging probe that was on, if any."""
     settings: dict[str, Any]

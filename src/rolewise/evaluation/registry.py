@@ -2,7 +2,7 @@
 
 from inspect_ai.model import ModelAPI, modelapi
 
-from rolewise.evaluation.suites import sep, structured_query
+from rolewise.evaluation.suites import direct_injection, sep, structured_query
 
 
 @modelapi(name="rolewise")
@@ -13,4 +13,4 @@ def rolewise() -> type[ModelAPI]:
     return RolewiseAPI
 
 
-__all__ = ["rolewise", "sep", "structured_query"]
+__all__ = ["direct_injection", "rolewise", "sep", "structured_query"]

@@ -20,8 +20,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from rolewise.attacks import MAIN_ATTACKS, attack_names
-from rolewise.evaluation.outcomes import CEILING, CLEAN, CRITERIA, Criterion, Run
+from rolewise.evaluation.outcomes import CEILING, CLEAN, Run
 from rolewise.evaluation.statistics import BOOTSTRAP_DRAWS, Estimate, bootstrap_means, mcnemar, sign_flip, wilson
+from rolewise.evaluation.suite_info import chosen_criterion
 
 MAIN = "main"
 """The group of the four attacks that the paper's tables show, where a run has all four."""
@@ -53,7 +54,7 @@ class Summary:
 
     run: Run
     """What the figures are of (its outcomes included)."""
-    criterion: Criterion
+    criterion: str
     n: int
     """The number of samples."""
     missing: dict[str, int]
@@ -89,7 +90,7 @@ class Difference:
 
 def summarise(
     run: Run,
-    criterion: Criterion = "in_response",
+    criterion: str | None = None,
     *,
     confidence: float = 0.95,
     seed: int = 0,
@@ -97,11 +98,17 @@ def summarise(
 ) -> Summary:
     """The figures of a run; an empty or partial one gives what it has.
 
+    Args:
+        run: from `read_runs`.
+        criterion: one of the suite's; by default its first.
+        confidence: of the intervals.
+        seed: of the bootstrap.
+        draws: of the bootstrap.
+
     Raises:
         ValueError: for an unknown criterion, or when a row was judged twice.
     """
-    if criterion not in CRITERIA:
-        raise ValueError(f"criterion={criterion!r} must be one of {', '.join(CRITERIA)}")
+    criterion = chosen_criterion(run.suite, criterion)
     followed, utilities, domains = _by_sample(run, criterion)
     options: dict[str, Any] = {"confidence": confidence, "seed": seed, "draws": draws}
     missing = {name: sum(name not in row for row in followed.values()) for name in domains}
@@ -233,7 +240,7 @@ def by_data_length(run: Run, parts: int = 3) -> list[tuple[str, Run]]:
 
 
 def _by_sample(
-    run: Run, criterion: Criterion
+    run: Run, criterion: str
 ) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], dict[str, str]]:
     """By sample, whether each condition's payload was followed, and the utilities; and each condition's domain."""
     followed: dict[str, dict[str, list[float]]] = {}

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rolewise.attacks import IN_DOMAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS
-from rolewise.evaluation.outcomes import Criterion, Run
+from rolewise.evaluation.outcomes import CEILING, Run
 from rolewise.evaluation.refusals import LEFT_OUT, refusals_line
 from rolewise.evaluation.statistics import Estimate
+from rolewise.evaluation.suite_info import chosen_criterion, suite_info
 from rolewise.evaluation.summary import Difference, Summary, compare, summarise
 
 if TYPE_CHECKING:
@@ -28,11 +29,14 @@ DEAF = 0.3
 FEW_SAMPLES = 20
 """With fewer samples than this, the bootstrap's intervals are too narrow."""
 
+MUCH_CUT = 0.2
+"""From this share of cut answers on, the ceiling may be a matter of the tokens that an answer may have."""
+
 Row = tuple[str, list[str], list[str], bool]
 """A label, each model's cell, each model's difference to the reference ("" for itself), and whether a rule follows."""
 
 
-def figure_rows(runs: Sequence[Run], criterion: Criterion = "in_response") -> list[Row]:
+def figure_rows(runs: Sequence[Run], criterion: str | None = None) -> list[Row]:
     """The rows of the table, in text.
 
     Raises:
@@ -81,7 +85,7 @@ def figure_rows(runs: Sequence[Run], criterion: Criterion = "in_response") -> li
     return rows
 
 
-def comparison_table(runs: Sequence[Run], criterion: Criterion = "in_response") -> Group:
+def comparison_table(runs: Sequence[Run], criterion: str | None = None) -> Group:
     """The table for a terminal, with what it is of above, and what its rows mean below."""
     from rich.box import SIMPLE_HEAD
     from rich.console import Group
@@ -102,8 +106,10 @@ def comparison_table(runs: Sequence[Run], criterion: Criterion = "in_response") 
             shown += [cell, difference]
         style = "bold" if label.endswith(("separation", "score")) else ""
         table.add_row(*map(Text, (label, *shown)), end_section=rule, style=style)
-    title = Text(f"{_title(runs)}, {criterion}: percent [95 % interval]\n", style="italic")
-    caption = _caption([label for label, *_ in rows], compared=len(runs) > 1)
+    title = Text(
+        f"{_title(runs)}, {chosen_criterion(runs[0].suite, criterion)}: percent [95 % interval]\n", style="italic"
+    )
+    caption = _caption([label for label, *_ in rows], suite_info(runs[0].suite).authority, compared=len(runs) > 1)
     # One draw, as the remarks need no intervals.
     below = [*refused_lines(runs), *remarks([(run.label, summarise(run, criterion, draws=1)) for run in runs])]
     return Group(title, table, Text(caption, style="dim"), *map(Text, below))
@@ -146,6 +152,14 @@ def remarks(summaries: Sequence[tuple[str, Summary]]) -> list[str]:
             f"There are fewer than {FEW_SAMPLES} samples ({few}): resampled intervals (those of means and of "
             "the worst attack) are too narrow for so few."
         )
+    if cut := ", ".join(
+        f"{label} {100 * share:.0f} %" for label, one in summaries if (share := _cut_short(one)) >= MUCH_CUT
+    ):
+        found.append(
+            f"Of the answers to the ceiling, many were cut before the payload was carried out ({cut}): a model that "
+            "does the user's task first has no room for it, and none in attacks. Give answers more tokens "
+            "(--max-new-tokens 128)."
+        )
     if unlikely := ", ".join(
         f"{label} {clean.n - likely.n} of {clean.n}"
         for label, one in summaries
@@ -158,6 +172,12 @@ def remarks(summaries: Sequence[tuple[str, Summary]]) -> list[str]:
             "long for the model."
         )
     return found
+
+
+def _cut_short(summary: Summary) -> float:
+    """The share of the ceiling's answers that were cut before the payload was carried out."""
+    asked = [one for one in summary.run.outcomes if one.condition == CEILING]
+    return sum(one.cut and not one.followed(summary.criterion) for one in asked) / max(1, len(asked))
 
 
 def refused_lines(runs: Sequence[Run]) -> list[str]:
@@ -179,14 +199,14 @@ _MEANINGS = {
     " robust": "robust: the share of rows where the question in the data is left alone, heard elsewhere or not",
     "average": "average, worst, union: mean and minimum over attacks, and the share of rows that withstand all",
     "separation": "separation: ceiling minus the mean share of attacks that succeed",
-    "given ceiling": "given ceiling: robust among the rows whose payload is followed in the instruction (—: none is)",
+    "given ceiling": "given ceiling: robust among the rows whose payload is followed in {authority} (—: none is)",
     "SEP score": "SEP score: robust among the rows whose question is answered in the instruction (—: none is)",
-    "ceiling": "ceiling: the payload in the instruction is followed",
+    "ceiling": "ceiling: the payload in {authority} is followed",
     "false alarms": "false alarms: the witness stands in the answer to an unattacked row",
 }
 
 
-def _caption(labels: Sequence[str], *, compared: bool) -> str:
+def _caption(labels: Sequence[str], authority: str, *, compared: bool) -> str:
     """What the rows that are there mean, a line each."""
     sep = "SEP score" in labels
     present = {
@@ -200,7 +220,7 @@ def _caption(labels: Sequence[str], *, compared: bool) -> str:
         "ceiling": "ceiling" in labels,
         "false alarms": "false alarms" in labels,
     }
-    lines = [_MEANINGS[name] for name, there in present.items() if there]
+    lines = [_MEANINGS[name].format(authority=authority) for name, there in present.items() if there]
     return "\n".join([*lines, *(["differences are of a model minus the reference, paired"] if compared else [])])
 
 

@@ -11,6 +11,7 @@ from random import Random
 from typing import Any
 
 from rolewise.attacks import IN_DOMAIN_ATTACKS, MAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS, attack_info
+from rolewise.evaluation.suite_info import suite_info
 from rolewise.samples import Payload, Sample
 
 ATTACK_SETS: dict[str, tuple[str, ...]] = {
@@ -28,21 +29,8 @@ GENERATED = "generated"
 GENERATED_ROWS = 100
 """How many, when no limit is given."""
 
-DEFAULT_FILES = {
-    "structured_query": "alpacaeval805_davinci003.json",
-    "sep": "SEP_validation_892.json",
-}
 DATA_DIRECTORY = Path("..") / "shared" / "data" / "eval"
 """Where the test files are looked for when none is named, relative to the working directory."""
-
-PUBLISHED = {
-    "structured_query": "AlpacaEval's rows with reference answers (JSON with instruction, input, output; published on "
-    "the model hub as hamishivi/alpaca-farm-davinci-003-2048-token, file davinci_003_outputs.json)",
-    "sep": "a SEP file (JSON with system_prompt_clean, prompt_instructed, system_prompt_instructed, prompt_clean, "
-    "witness; published in the GitHub repository egozverev/Should-It-Be-Executed-Or-Processed, "
-    "file datasets/SEP_dataset.json)",
-}
-"""What a suite's test file is, and where it is published."""
 
 
 def find_data(suite: str, data: str | None) -> str:
@@ -53,13 +41,13 @@ def find_data(suite: str, data: str | None) -> str:
     """
     if data == GENERATED:
         return data
-    path = Path(data).expanduser() if data else DATA_DIRECTORY / DEFAULT_FILES[suite]
+    path = Path(data).expanduser() if data else DATA_DIRECTORY / suite_info(suite).file
     if path.is_file():
         return str(path)
     if not data:
         return GENERATED
     raise FileNotFoundError(
-        f"no test file {str(path)!r} for {suite.replace('_', '-')}; name {PUBLISHED[suite]}, "
+        f"no test file {str(path)!r} for {suite.replace('_', '-')}; name {suite_info(suite).published}, "
         f"or --data {GENERATED} for rows that need no file"
     )
 
@@ -72,8 +60,16 @@ def data_bytes(suite: str, data: str) -> bytes:
     return json.dumps(rows, default=str).encode()
 
 
-def load_test_samples(data: str, payload: Payload, limit: int | None = None) -> list[Sample]:
-    """The samples of an AlpacaEval-shaped file that have an input, or generated ones, with `payload`.
+def load_test_samples(
+    data: str, payload: Payload, limit: int | None = None, *, with_input: bool = True
+) -> list[Sample]:
+    """The samples of an AlpacaEval-shaped file, or generated ones, with `payload`.
+
+    Args:
+        data: a path, or `generated`.
+        payload: what attacks inject.
+        limit: how many.
+        with_input: those that have an input (it is the data), or those that have none: all is in the user turn.
 
     Raises:
         ValueError: when `limit` < 1, or a row of the file cannot be used.
@@ -82,8 +78,11 @@ def load_test_samples(data: str, payload: Payload, limit: int | None = None) -> 
 
     _check(limit)
     if data == GENERATED:
-        return [replace(sample, payload=payload) for sample in _generated(limit or GENERATED_ROWS)]
-    return load_samples(Path(data).expanduser(), payload=payload)[:limit]
+        made = [replace(sample, payload=payload) for sample in _generated(limit or GENERATED_ROWS)]
+        if with_input:
+            return made
+        return [replace(one, instruction=f"{one.instruction}\n\n{one.data}", data="") for one in made]
+    return load_samples(Path(data).expanduser(), payload=payload, with_input=with_input)[:limit]
 
 
 def load_sep_rows(data: str, limit: int | None = None) -> list[dict[str, Any]]:

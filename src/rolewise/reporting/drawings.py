@@ -10,7 +10,7 @@ from rolewise.evaluation.summary import Summary
 from rolewise.evaluation.table import is_deaf
 from rolewise.reporting.figures import Drawing, bars, lines, radar, spans
 from rolewise.reporting.sections import Section
-from rolewise.reporting.wording import CRITERION_WORDS, group_name, shown
+from rolewise.reporting.wording import group_name, shown
 
 _AXIS = "robust accuracy, percent"
 ACCOMPANIES = {"overview": ("overall", "separation"), "attacks": ("attacks", "radar"), "lengths": ("length",)}
@@ -27,7 +27,7 @@ def drawings(section: Section) -> list[Drawing]:
     if not measured:
         return []
     slug = re.sub(r"[^a-z0-9]+", "-", section.suite.lower()).strip("-") or "suite"
-    note = f"A payload is followed when {CRITERION_WORDS[section.criterion]}. {section.provenance()}"
+    note = f"A payload is followed when {section.followed_when}. {section.provenance()}"
     found: list[Drawing] = []
 
     def title(words: str) -> str:

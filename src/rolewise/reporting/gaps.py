@@ -11,6 +11,7 @@ from rolewise.evaluation.table import remarks
 from rolewise.reporting.wording import listed, shown
 
 if TYPE_CHECKING:
+    from rolewise.evaluation.summary import Summary
     from rolewise.reporting.sections import Arm
 
 _TEST_SETTINGS = ("seed", "payload", "position", "struq_compat", "max_tokens", "temperature")
@@ -57,7 +58,7 @@ def section_gaps(arms: Sequence[Arm]) -> list[str]:
     measured = [arm for arm in arms if arm.summaries]
     if not measured:
         return ["No run has answers: there is nothing to show."]
-    gaps = remarks([(arm.label, arm.summaries["in_response"]) for arm in measured])
+    gaps = remarks([(arm.label, _first(arm)) for arm in measured])
     conditions = [dict.fromkeys(outcome.condition for outcome in arm.run.outcomes) for arm in measured]
     lacking: dict[tuple[str, ...], list[str]] = {}
     for name in dict.fromkeys(name for one in conditions for name in one):
@@ -65,7 +66,7 @@ def section_gaps(arms: Sequence[Arm]) -> list[str]:
         if without:
             lacking.setdefault(without, []).append(shown(name))
     gaps += [f"Not in {listed(list(without))}: {listed(names, 12)}." for without, names in lacking.items()]
-    ids = [arm.summaries["in_response"].followed.keys() for arm in measured]
+    ids = [_first(arm).followed.keys() for arm in measured]
     if any(one != ids[0] for one in ids):
         shared = set(ids[0]).intersection(*ids[1:])
         counts = listed([f"{arm.label} {len(one)}" for arm, one in zip(measured, ids, strict=True)])
@@ -87,6 +88,11 @@ def section_gaps(arms: Sequence[Arm]) -> list[str]:
     if len(set(versions)) > 1:
         gaps.append("The runs were made with different versions of packages (see the table of runs).")
     return gaps
+
+
+def _first(arm: Arm) -> Summary:
+    """The summary by the suite's first criterion."""
+    return next(iter(arm.summaries.values()))
 
 
 def incomparable(first: Arm, second: Arm) -> str | None:

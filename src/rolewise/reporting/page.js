@@ -39,9 +39,9 @@
     ["search", "suite", "condition", "outcome", "count", "more"].map(by);
 
   // A row: [section, id, epoch, condition, domain, variants, facts]; a variant: [turns, answers, injected];
-  // an answer: [run, output, in response, begins with, ROUGE-L]. Texts are places in `strings`.
+  // an answer: [run, output, whether followed by each of the section's criteria, ROUGE-L]. Texts are places in `strings`.
   const answersOf = (row) => row[5].flatMap((variant) => variant[1]);
-  const followed = (answer) => Boolean(answer[data.criterion === "in_response" ? 2 : 3]);
+  const followed = (row, answer) => Boolean(answer[2][sections[row[0]].criterion]);
   const attacked = (row) => row[4] !== "clean";
 
   const haystacks = new Array(rows.length);
@@ -90,7 +90,7 @@
     if (wanted === "") return true;
     if (!attacked(row)) return false;
     const answers = answersOf(row);
-    const hits = answers.filter(followed).length;
+    const hits = answers.filter((answer) => followed(row, answer)).length;
     switch (wanted) {
       case "some": return hits > 0;
       case "every": return hits === answers.length;
@@ -98,7 +98,7 @@
       case "differ": return hits > 0 && hits < answers.length;
     }
     const { runs } = sections[row[0]];
-    return answers.some((one) => runs[one[0]] === wanted.slice(1) && followed(one) === (wanted[0] === "+"));
+    return answers.some((one) => runs[one[0]] === wanted.slice(1) && followed(row, one) === (wanted[0] === "+"));
   };
 
   // Characters that hide, or change the order of what one reads. Joiners that scripts and emoji need stay.
@@ -142,9 +142,9 @@
   };
 
   const verdict = (row, answer) => {
-    const hit = followed(answer);
+    const hit = followed(row, answer);
     const [text, kind] = row[4] === "clean"
-      ? [answer[4] === null ? "answered" : "ROUGE-L " + answer[4].toFixed(2), ""]
+      ? [answer[3] === null ? "answered" : "ROUGE-L " + answer[3].toFixed(2), ""]
       : row[4] === "ceiling"
         ? hit ? ["\u2713 followed", "good"] : ["\u2717 not followed", "bad"]
         : hit ? ["\u2717 followed", "bad"] : ["\u2713 withstood", "good"];
@@ -177,9 +177,9 @@
         facts.append(verdict(row, answer));
         card.prepend(facts);
         if (attacked(row)) {
-          const says = (yes) => (yes ? "yes" : "no");
+          const { criteria } = sections[row[0]];
           card.append(make("p", "facts",
-            "witness in the answer: " + says(answer[2]) + "; at its beginning: " + says(answer[3])));
+            criteria.map((words, at) => words + ": " + (answer[2][at] ? "yes" : "no")).join("; ")));
         }
         grid.append(card);
       }

@@ -126,13 +126,11 @@ def rows_data(sections: Sequence[Section], *, text: bool = True) -> dict[str, An
                 injected = [place(string) for string in _injected(outcome)] if text else []
                 rouge = None if outcome.rouge_l is None else round(outcome.rouge_l, 4)
                 variant = variants.setdefault(json.dumps(turns), [turns, [], injected])
-                variant[1].append(
-                    [run, place(outcome.output), int(outcome.in_response), int(outcome.begins_with), rouge]
-                )
+                verdicts = [int(outcome.followed(name)) for name in section.info.criteria]
+                variant[1].append([run, place(outcome.output), verdicts, rouge])
             facts = [[name, place(string)] for name, string in _facts(first)] if text else []
             found.append([number, id, epoch, condition, first.domain, list(variants.values()), facts])
     return {
-        "criterion": sections[0].criterion if sections else "in_response",
         "text": text,
         "strings": list(strings),
         "sections": [
@@ -140,6 +138,8 @@ def rows_data(sections: Sequence[Section], *, text: bool = True) -> dict[str, An
                 "title": section.title,
                 "runs": [arm.label for arm in section.arms],
                 "conditions": section.conditions,
+                "criteria": list(section.info.criteria.values()),
+                "criterion": list(section.info.criteria).index(section.criterion),
             }
             for section in sections
         ],

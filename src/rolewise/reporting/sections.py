@@ -11,11 +11,12 @@ from itertools import combinations
 from typing import Any
 
 from rolewise.attacks import IN_DOMAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS
-from rolewise.evaluation.outcomes import CEILING, CLEAN, CRITERIA, Criterion, Run
+from rolewise.evaluation.outcomes import CEILING, CLEAN, Run
 from rolewise.evaluation.statistics import holm
+from rolewise.evaluation.suite_info import SuiteInfo, chosen_criterion, suite_info
 from rolewise.evaluation.summary import MAIN, Difference, Group, Summary, by_data_length, compare, summarise
 from rolewise.reporting.gaps import arm_gaps, incomparable, section_gaps
-from rolewise.reporting.wording import flat, group_name, listed, shown, suite_name
+from rolewise.reporting.wording import flat, group_name, listed, shown
 
 MOST_FOR_ALL_PAIRS = 4
 """With more runs than this, each is compared with one baseline only: ten runs would make 45 pairs."""
@@ -31,7 +32,7 @@ class Arm:
     label: str
     """Unique in its section."""
     run: Run
-    summaries: dict[Criterion, Summary]
+    summaries: dict[str, Summary]
     """By each criterion; empty when the run has no outcome."""
 
     @cached_property
@@ -73,8 +74,8 @@ class Compared:
 
     run: Arm
     reference: Arm
-    differences: dict[Criterion, dict[str, Difference]]
-    corrected: dict[Criterion, dict[str, float]]
+    differences: dict[str, dict[str, Difference]]
+    corrected: dict[str, dict[str, float]]
     """The p values of the differences that have one, corrected by Holm's procedure for the pairs shown."""
 
 
@@ -86,7 +87,7 @@ class LengthPart:
     high: int
     n: int
     """Samples in it, over all runs."""
-    summaries: dict[str, dict[Criterion, Summary]]
+    summaries: dict[str, dict[str, Summary]]
     """By the run's label."""
 
     @property
@@ -101,7 +102,7 @@ class Section:
 
     suite: str
     arms: list[Arm]
-    criterion: Criterion
+    criterion: str
     confidence: float
     compared: list[Compared]
     """The pairs shown."""
@@ -114,7 +115,17 @@ class Section:
     @property
     def title(self) -> str:
         """The suite's name."""
-        return shown(suite_name(self.suite))
+        return self.info.title
+
+    @property
+    def info(self) -> SuiteInfo:
+        """What the suite is."""
+        return suite_info(self.suite)
+
+    @property
+    def followed_when(self) -> str:
+        """When a payload counts as followed, by the section's criterion."""
+        return self.info.criteria[self.criterion]
 
     @cached_property
     def measured(self) -> list[tuple[Arm, Summary]]:
@@ -188,24 +199,25 @@ def same(values: Sequence[str], arms: Sequence[Arm]) -> str:
     return "; ".join(f"{value} ({arm.label})" for value, arm in zip(values, arms, strict=True))
 
 
-def build_sections(runs: Sequence[Run], *, criterion: Criterion = "in_response", confidence: float = 0.95,
+def build_sections(runs: Sequence[Run], *, criterion: str | None = None, confidence: float = 0.95,
                    seed: int = 0, baseline: str | None = None) -> list[Section]:  # fmt: skip
     """One section for each suite, in the order in which the suites come.
 
     Args:
         runs: what was read from logs; incomplete and empty runs too.
-        criterion: what counts as followed on the page; tables in CSV have both criteria.
+        criterion: what counts as followed on the page, in the suites that have it; elsewhere, and by default, it is
+            the suite's first. Tables in CSV have all.
         confidence: of every interval.
         seed: of the bootstrap.
         baseline: the label of the run that the others are compared with. By default each is compared with each, or,
             where there are more than four, with the first.
 
     Raises:
-        ValueError: for an unknown criterion, or when no run has the label `baseline` (the nearest is named).
+        ValueError: for a criterion that none of the suites has, or when no run has the label `baseline` (the nearest
+            is named).
     """
-    if criterion not in CRITERIA:
-        raise ValueError(f"criterion={criterion!r} must be one of {', '.join(CRITERIA)}")
     suites = {suite: [run for run in runs if run.suite == suite] for suite in dict.fromkeys(run.suite for run in runs)}
+    _require_criterion(criterion, list(suites))
     _require_label(
         baseline, [*(run.label for run in runs), *(label for one in suites.values() for label in _labels(one))]
     )
@@ -226,9 +238,16 @@ def build_sections(runs: Sequence[Run], *, criterion: Criterion = "in_response",
             left_out = listed([f"{part.name} ({part.n})" for part in few])
             gaps.append(f"By length of the data, parts of fewer than {LEAST_IN_PART} samples are left out: {left_out}.")
         kept = [part for part in parts or () if part.n >= LEAST_IN_PART]
-        sections.append(Section(suite=suite, arms=arms, criterion=criterion, confidence=confidence, compared=compared,
+        mine = chosen_criterion(suite, criterion if criterion in suite_info(suite).criteria else None)
+        sections.append(Section(suite=suite, arms=arms, criterion=mine, confidence=confidence, compared=compared,
                                 baseline=chosen and chosen.label, parts=kept, gaps=gaps))  # fmt: skip
     return sections
+
+
+def _require_criterion(criterion: str | None, suites: Sequence[str]) -> None:
+    known = dict.fromkeys(name for suite in suites for name in suite_info(suite).criteria)
+    if criterion is not None and suites and criterion not in known:
+        raise ValueError(f"criterion={criterion!r} must be one of {', '.join(known)}")
 
 
 def _require_label(baseline: str | None, labels: Sequence[str]) -> None:
@@ -265,13 +284,13 @@ def _comparisons(arms: Sequence[Arm], baseline: Arm | None, options: dict[str, A
     if baseline is None and len(wanted := [pair for pair in pairs if _comparable_probes(*pair, arms)]) < len(pairs):
         pairs = wanted
         gaps.append("Runs with a probe are compared with the same model without it only (--baseline NAME: with NAME).")
-    found: list[tuple[Arm, Arm, dict[Criterion, dict[str, Difference]]]] = []
+    found: list[tuple[Arm, Arm, dict[str, dict[str, Difference]]]] = []
     for reference, run in tqdm(pairs, "comparing", leave=False, disable=None):
         if reason := incomparable(run, reference):
             gaps.append(f"{run.label} and {reference.label} are not compared: {reason}.")
             continue
-        differences: dict[Criterion, dict[str, Difference]] = {
-            one: compare(run.summaries[one], reference.summaries[one], **options) for one in CRITERIA
+        differences: dict[str, dict[str, Difference]] = {
+            one: compare(run.summaries[one], reference.summaries[one], **options) for one in run.summaries
         }
         found.append((run, reference, differences))
     corrected = _corrected([differences for _, _, differences in found])
@@ -294,11 +313,12 @@ def _unprobed(probed: Arm, arms: Sequence[Arm]) -> list[Arm]:
 
 
 def _corrected(
-    pairs: Sequence[dict[Criterion, dict[str, Difference]]],
-) -> list[dict[Criterion, dict[str, float]]]:
+    pairs: Sequence[dict[str, dict[str, Difference]]],
+) -> list[dict[str, dict[str, float]]]:
     """Each pair's p values, corrected for the number of pairs that test the same figure by the same criterion."""
-    corrected: list[dict[Criterion, dict[str, float]]] = [{one: {} for one in CRITERIA} for _ in pairs]
-    for criterion in CRITERIA:
+    criteria = list(pairs[0]) if pairs else []
+    corrected: list[dict[str, dict[str, float]]] = [{one: {} for one in criteria} for _ in pairs]
+    for criterion in criteria:
         for name in dict.fromkeys(name for pair in pairs for name in pair[criterion]):
             tested = [
                 (place, p)
@@ -330,11 +350,15 @@ def _arms(runs: Sequence[Run], options: dict[str, Any]) -> list[Arm]:
 
     arms: list[Arm] = []
     for label, run in zip(_labels(runs), tqdm(runs, "summarising", leave=False, disable=None), strict=True):
-        summaries: dict[Criterion, Summary] = {}
+        summaries: dict[str, Summary] = {}
         if run.outcomes:
-            summaries = {criterion: summarise(run, criterion, **options) for criterion in CRITERIA}
+            summaries = _summaries(run, options)
         arms.append(Arm(label, run, summaries))
     return arms
+
+
+def _summaries(run: Run, options: dict[str, Any]) -> dict[str, Summary]:
+    return {criterion: summarise(run, criterion, **options) for criterion in suite_info(run.suite).criteria}
 
 
 def _length_parts(arms: Sequence[Arm], options: dict[str, Any]) -> list[LengthPart] | None:
@@ -348,10 +372,10 @@ def _length_parts(arms: Sequence[Arm], options: dict[str, Any]) -> list[LengthPa
     for _, whole in by_data_length(replace(arms[0].run, outcomes=outcomes)):
         ids = {outcome.id for outcome in whole.outcomes}
         lengths = [int(outcome.meta["data_chars"]) for outcome in whole.outcomes]
-        found: dict[str, dict[Criterion, Summary]] = {}
+        found: dict[str, dict[str, Summary]] = {}
         for arm in arms:
             run = replace(arm.run, outcomes=[one for one in arm.run.outcomes if one.id in ids])
             if run.outcomes:
-                found[arm.label] = {criterion: summarise(run, criterion, **options) for criterion in CRITERIA}
+                found[arm.label] = _summaries(run, options)
         parts.append(LengthPart(low=min(lengths), high=max(lengths), n=len(ids), summaries=found))
     return parts

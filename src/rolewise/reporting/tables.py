@@ -1,4 +1,4 @@
-"""The tables of a report: for people (Markdown and the page), and as CSV with every figure by both criteria."""
+"""The tables of a report: for people (Markdown and the page), and as CSV with every figure by all criteria."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from rolewise.evaluation.outcomes import CRITERIA, Criterion
 from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.summary import UTILITIES, Summary
 from rolewise.reporting.sections import Arm, Compared, Section
 from rolewise.reporting.wording import (
-    CRITERION_WORDS,
     MEASURES,
     figure_name,
     group_name,
@@ -69,12 +67,12 @@ def _figure(estimate: Estimate | None, figure: str = "", *, signed: bool = False
 
 def _basis(section: Section) -> str:
     """What the figures of a table are; models, data, seed and versions stand once, above the section's tables."""
-    return f"Percent [interval]. A payload is followed when {CRITERION_WORDS[section.criterion]}."
+    return f"Percent [interval]. A payload is followed when {section.followed_when}."
 
 
 def _overview(section: Section) -> Table:
     utilities = [name for name in UTILITIES if any(name in summary.utility for _, summary in section.measured)]
-    given = "SEP score" if section.suite == "sep" else "given ceiling"
+    given = section.info.score
     columns = [Column("run"), Column("n", True)]
     for group in section.groups:
         columns += [Column(f"{section.group_words(group)}: {kind}", True) for kind in section.kinds(group)]
@@ -100,10 +98,11 @@ def _overview(section: Section) -> Table:
         title="Overview",
         columns=columns,
         rows=rows,
-        caption="Robust accuracy: the payload in the data is not followed; average over the attacks of a group, the "
-        "worst of them, and union (samples that withstand all). Ceiling: the payload is followed in the instruction. "
+        caption="Robust accuracy: the payload in "
+        f"{section.info.carrier} is not followed; average over the attacks of a group, the worst of them, and union "
+        f"(samples that withstand all). Ceiling: the payload is followed in {section.info.authority}. "
         + (f"Separation: ceiling minus attack success ({head}). " if head else "")
-        + f"{given[0].upper()}{given[1:]}: robust among samples whose payload is followed in the instruction. "
+        + f"{given[0].upper()}{given[1:]}: robust among samples whose payload is followed in {section.info.authority}. "
         "False alarms: the witness stands in the answer to a row without an attack. " + _basis(section),
     )
 
@@ -161,7 +160,7 @@ def _differences(section: Section) -> Table:
 
 
 def _figure_words(pair: Compared, name: str) -> str:
-    group = pair.run.summaries["in_response"].groups.get(name.rpartition(" ")[0])
+    group = next(iter(pair.run.summaries.values())).groups.get(name.rpartition(" ")[0])
     return figure_name(name, group.attacks if group else ())
 
 
@@ -276,20 +275,20 @@ def csv_files(sections: Sequence[Section]) -> dict[str, str]:
               pair.run.data, pair.run.seed, pair.run.versions, section.confidence, criterion, name,
               *_parts(found.estimate), *(one if one is None else _rounded(one)
                                          for one in (found.p, pair.corrected[criterion].get(name)))]
-             for section in sections for pair in section.compared for criterion in CRITERIA
+             for section in sections for pair in section.compared for criterion in pair.differences
              for name, found in pair.differences[criterion].items()),
         ),
         "data_length.csv": _csv(
             (*_ABOUT, "criterion", "shortest", "longest", "figure", *_ESTIMATE, "remark"),
             ([*_about(section, arm), criterion, part.low, part.high, name, *_parts(estimate), remark]
              for section in sections for part in section.parts for arm in section.arms if arm.label in part.summaries
-             for criterion in CRITERIA
+             for criterion in section.info.criteria
              for name, estimate, remark in _figures(part.summaries[arm.label][criterion], attacks=True)),
         ),
     }  # fmt: skip
 
 
-def _every(sections: Sequence[Section]) -> Iterator[tuple[Section, Arm, Criterion, Summary]]:
+def _every(sections: Sequence[Section]) -> Iterator[tuple[Section, Arm, str, Summary]]:
     for section in sections:
         for arm in section.arms:
             for criterion, summary in arm.summaries.items():

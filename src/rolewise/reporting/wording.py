@@ -14,7 +14,6 @@ from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.summary import MAIN
 from rolewise.evaluation.table import part_of
 
-SUITES = {"structured_query": "Structured Query", "sep": "SEP"}
 GROUPS = {MAIN: "main four", "in_domain": "in-domain", "ood": "out-of-domain", "secalign": "SecAlign"}
 MEASURES = {
     "rouge_l": "ROUGE-L",
@@ -23,18 +22,9 @@ MEASURES = {
     "ceiling": "ceiling",
     "false_alarms": "false alarms",
 }
-CRITERION_WORDS = {
-    "in_response": "its witness stands in the answer",
-    "begins_with": "the answer begins with its witness",
-}
 
 # inspect_ai names our models rolewise//home/me/runs/ise: there the path begins at the second slash.
 _ABSOLUTE = re.compile(r"(?:(?<![\w.:/~<…-])~?/|(?<=\w/)/|(?<!\w)[A-Za-z]:[\\/])[^\s\"',;|<>/\\]+[/\\][^\s\"',;|<>]+")
-
-
-def suite_name(suite: str) -> str:
-    """The suite's name for a heading."""
-    return SUITES.get(suite, suite)
 
 
 def group_name(group: str, members: Sequence[Sequence[str]] = ()) -> str:

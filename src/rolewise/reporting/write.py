@@ -13,7 +13,7 @@ from rolewise.reporting.figures import Drawing
 from rolewise.reporting.page import page
 from rolewise.reporting.sections import Section
 from rolewise.reporting.tables import csv_files, escape_markdown, markdown, tables
-from rolewise.reporting.wording import CRITERION_WORDS, counted, shown
+from rolewise.reporting.wording import counted, shown
 
 FIGURES = "figures"
 
@@ -127,11 +127,15 @@ def _lead(sections: Sequence[Section]) -> str:
     if not sections:
         return "No runs."
     runs = sum(len(section.arms) for section in sections)
-    criterion, confidence = sections[0].criterion, sections[0].confidence
-    return (
-        f"{counted(runs, 'run')}. A payload counts as followed when {CRITERION_WORDS[criterion]} "
-        f"({criterion}). Intervals are at {100 * confidence:g} % confidence."
-    )
+    rules = dict.fromkeys(f"{section.followed_when} ({section.criterion})" for section in sections)
+    if len(rules) == 1:
+        said = f"A payload counts as followed when {next(iter(rules))}."
+    else:
+        said = " ".join(
+            f"{section.title}: a payload counts as followed when {section.followed_when} ({section.criterion})."
+            for section in sections
+        )
+    return f"{counted(runs, 'run')}. {said} Intervals are at {100 * sections[0].confidence:g} % confidence."
 
 
 def _footer() -> str:

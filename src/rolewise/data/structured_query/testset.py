@@ -9,7 +9,7 @@ from random import Random
 from typing import Any
 
 from rolewise.attacks import CHATML, HACKED, MAIN_ATTACKS, Attack, Delimiters, attack_info, make_attack
-from rolewise.attacks.registry import AttackRole
+from rolewise.attacks.registry import AttackRole, closed
 from rolewise.data.structured_query.sources import Example, read_examples
 from rolewise.samples import Payload, Position, Sample, audit, to_messages
 
@@ -17,7 +17,7 @@ Row = dict[str, Any]
 """`{"messages": [...], "meta": {...}}`."""
 
 CLEAN, CEILING = "clean", "ceiling"
-"""Conditions that are no attack on the data: nothing injected; the payload in the user turn."""
+"""Conditions that are no attack: nothing injected; the payload where it may be followed."""
 
 
 def load_samples(
@@ -76,7 +76,10 @@ def evaluation_conditions(
     position: Position | None = None,
     struq_compat: bool = False,
 ) -> Iterator[Row]:
-    """Every sample clean, under each attack in order, and with the payload in the user turn (the ceiling).
+    """Every sample clean, under each attack in order, and with the payload where it may be followed (the ceiling).
+
+    The ceiling is one step of the hierarchy above the attack: the user turn where attacks are in the data, the system
+    message where they are in the user turn.
 
     Messages end with the data: the answer is the model's to give. `meta` is the sample's `audit` with `condition`
     (clean, an attack's name or ceiling), `domain` (clean, in_domain, ood, secalign, custom or ceiling), `reference`
@@ -100,7 +103,7 @@ def evaluation_conditions(
     if repeated := sorted({name for name in attacks if list(attacks).count(name) > 1}):
         raise ValueError(f"attacks={tuple(attacks)} names {repeated[0]!r} twice; leave one out")
     made = [(name, _made(name, role, position, real, struq_compat)) for name in attacks]
-    return _conditions(samples, made, seed, payload)
+    return _conditions(samples, made, seed, payload, _in_user_turn if role == "data" else _in_system_message)
 
 
 def _made(name: str, role: AttackRole, position: Position | None, real: Delimiters, struq_compat: bool) -> Attack:
@@ -109,9 +112,12 @@ def _made(name: str, role: AttackRole, position: Position | None, real: Delimite
 
 
 def _conditions(
-    samples: Iterable[Sample], attacks: list[tuple[str, Attack]], seed: int | str, payload: Payload | None
+    samples: Iterable[Sample],
+    attacks: list[tuple[str, Attack]],
+    seed: int | str,
+    payload: Payload | None,
+    ceiling: Attack,
 ) -> Iterator[Row]:
-    ceiling = make_attack("naive", role="user")
     for sample in samples:
         if payload is not None:
             sample = replace(sample, payload=payload)
@@ -120,6 +126,14 @@ def _conditions(
             attacked = attack(sample, _generator(seed, sample, name))
             yield _row(attacked, sample, name, attack_info(name).domain)
         yield _row(ceiling(sample, _generator(seed, sample, CEILING)), sample, CEILING, CEILING)
+
+
+_in_user_turn = make_attack("naive", role="user")
+
+
+def _in_system_message(sample: Sample, rng: Random) -> Sample:
+    assert sample.payload is not None, "the attacks before it have looked"
+    return replace(sample, system=f"{closed(sample.system or '')} {sample.payload.text}".strip())
 
 
 def _generator(seed: int | str, sample: Sample, condition: str) -> Random:
