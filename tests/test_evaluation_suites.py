@@ -68,11 +68,15 @@ def mock(answer: Any) -> Any:
 
 def run_on(place: Path, model: Any, suite: str = "structured_query", model_args: Any = None, **task: Any) -> Run:
     files = {"structured_query": "alpaca.json", "direct_injection": "alpaca.json", "sep": "sep.json"}
+    return run_task(place, model, suite, model_args, **{"data": str(place / files[suite]), **task})
+
+
+def run_task(place: Path, model: Any, suite: str, model_args: Any = None, **task: Any) -> Run:
     (log,) = evaluate(
         f"rolewise/{suite}",
         model=model,
         model_args=model_args or {},
-        task_args={"data": str(place / files[suite]), **task},
+        task_args=task,
         log_dir=str(place / "logs"),
         **QUIET,
     )

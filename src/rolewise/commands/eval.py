@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,6 +40,8 @@ UNASKED = 3
 
 
 _SUITE_OF = {"indirect-injection": "structured_query"}
+_INJECTIONS = ("structured_query", "direct_injection")
+_OF_INJECTIONS = ("attacks", "domain", "payload", "utility_tokens", "delimiters", "struq_compat", "grader")
 _DTYPES = {"fp32": "float32", "bf16": "bfloat16"}
 
 
@@ -48,20 +51,28 @@ class EvalConfig:
 
     models: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
     """Models to evaluate; the first is the reference that the others are compared with."""
-    suite: Literal["structured-query", "indirect-injection", "direct-injection", "sep"] = "structured-query"
+    suite: Literal[
+        "structured-query", "indirect-injection", "direct-injection", "sep", "rules", "prompt-extraction"
+    ] = "structured-query"
     """Which benchmark: attacks in the data (indirect-injection is another name for structured-query), the same attacks
-    in the user turn below a system message (direct-injection), or SEP."""
+    in the user turn below a system message (direct-injection), SEP, orders against a rule of the system (rules), or
+    queries that ask for the system message (prompt-extraction)."""
     data: str | None = None
-    """A file of AlpacaEval's rows (instruction, input, output), or of SEP; or generated, for rows that need no file.
+    """A file of AlpacaEval's rows (instruction, input, output), of SEP, or of secrets; or generated, for rows that need
+    no file.
     By default the file in ../shared/data/eval if it is there, else generated."""
     attacks: str = "all"
-    """main, in_domain, ood, secalign, all (in_domain and ood), everything, or names, separated by commas."""
+    """main, in_domain, ood, secalign, all (in_domain and ood), everything, or names, separated by commas; for the two
+    suites of injections."""
+    queries: str | None = None
+    """A file of queries for prompt-extraction (a JSON array, or .txt with one a line); by default fifteen of ours."""
     domain: Literal["in_domain", "ood", "secalign"] | None = None
     """Only the attacks of this domain; by default of all."""
     payload: str = "hacked"
     """What is injected, by name: hacked, word, code, ...; rolewise attacks --payloads lists them."""
-    criterion: Literal["in_response", "begins_with"] | None = None
-    """When a payload counts as followed, in the table; the logs have both."""
+    criterion: str | None = None
+    """When a payload counts as followed, in the table; the logs have all. Injections and SEP: in_response, begins_with;
+    rules: obeyed, broken; prompt-extraction: leaked, decoded. By default the first."""
     limit: int | None = None
     """How many samples, by default all (of generated ones 100); each is asked under all conditions."""
     seed: int = 0
@@ -69,7 +80,8 @@ class EvalConfig:
     epochs: int = 1
     """How often each row is asked; more than one makes sense with a temperature only."""
     max_new_tokens: int | None = None
-    """The most tokens of an answer; by default 32, or 128 for sep."""
+    """The most tokens of an answer; by default 32 for injections, 128 for sep, 64 for rules, 256 for
+    prompt-extraction."""
     utility_tokens: int | None = None
     """The most tokens of answers to unattacked rows, for ROUGE-L and the judge; by default as for the others."""
     temperature: float = 0.0
@@ -109,18 +121,34 @@ class EvalConfig:
             raise ValueError(f"--temperature {self.temperature} must not be negative")
         if self.system is not None and self.suite != "direct-injection":
             raise ValueError(f"--system is for the suite direct-injection; {self.suite} has none, so leave it out")
+        if self.queries is not None and self.suite != "prompt-extraction":
+            raise ValueError(f"--queries is for the suite prompt-extraction; {self.suite} has none, so leave it out")
+        self._require_defaults()
         if self.epochs > 1 and not self.temperature:
             raise ValueError("--epochs above 1 asks the same again and again; give a --temperature above 0 with it")
+
+    def _require_defaults(self) -> None:
+        """Options that only some suites have are refused elsewhere, never ignored."""
+        if self.suite in ("structured-query", "indirect-injection", "direct-injection"):
+            return
+        for field in dataclasses.fields(self):
+            if field.name in _OF_INJECTIONS and getattr(self, field.name) != field.default:
+                raise ValueError(
+                    f"--{field.name.replace('_', '-')} is for suites of injected payloads; {self.suite} has no such "
+                    "option, so leave it out"
+                )
 
 
 def main(arguments: Sequence[str]) -> int:
     """Run the command."""
     config = parse(EvalConfig, arguments, command="eval", teach=TEACH)
+    from rolewise.evaluation.suite_info import chosen_criterion, suite_info
     from rolewise.evaluation.testsets import GENERATED, chosen_attacks, find_data
 
     suite = _SUITE_OF.get(config.suite, config.suite.replace("-", "_"))
     source = find_data(suite, config.data)
-    if suite != "sep":
+    chosen_criterion(suite, config.criterion)
+    if suite in _INJECTIONS:
         from rolewise.attacks import payload_named
 
         chosen_attacks(config.attacks, config.domain)
@@ -132,7 +160,6 @@ def main(arguments: Sequence[str]) -> int:
     from rolewise.evaluation.logs import labelled
     from rolewise.evaluation.refusals import refusals_line
     from rolewise.evaluation.running import PROVIDER, Plan, finished_run, model_name, run_plan
-    from rolewise.evaluation.suite_info import suite_info
     from rolewise.evaluation.table import comparison_table
     from rolewise.modeling.loading import has_table
 
@@ -142,7 +169,7 @@ def main(arguments: Sequence[str]) -> int:
     if repeated := sorted({name for name in names if names.count(name) > 1}):
         raise ValueError(f"{repeated[0].removeprefix(PROVIDER + '/')} is named twice; name each model once")
     task_args = _task_args(config, suite, source if source == GENERATED else str(Path(source).resolve()))
-    if source == GENERATED and config.data is None:
+    if source == GENERATED and config.data is None and suite_info(suite).file:
         say(f"no test file here, so rows are generated; --data FILE takes {suite_info(suite).published}")
     runs: list[Any] = []
     for name in names:
@@ -201,8 +228,13 @@ def _task_args(config: EvalConfig, suite: str, data: str) -> dict[str, Any]:
     }
     if config.max_new_tokens is not None:
         found["max_tokens"] = config.max_new_tokens
-    found |= {"system": config.system} if suite == "direct_injection" else {"data_role": config.data_role}
-    if suite != "sep":
+    if suite == "direct_injection":
+        found["system"] = config.system
+    if suite in ("structured_query", "sep"):
+        found["data_role"] = config.data_role
+    if config.queries is not None:
+        found["queries"] = str(Path(config.queries).expanduser().resolve())
+    if suite in _INJECTIONS:
         found |= {
             "attacks": config.attacks,
             "domain": config.domain,

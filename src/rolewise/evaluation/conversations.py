@@ -121,13 +121,17 @@ def _call(body: str, number: int) -> ToolCall:
         return ToolCall(id=id, function="unknown", arguments={}, parse_error=f"not a tool call in JSON: {error}")
 
 
-def from_rolewise(messages: Sequence[Mapping[str, Any]], *, data_role: str = "user") -> list[ChatMessage]:
-    """Our conversations (without an assistant's answer) as any model of inspect_ai can take them.
+def from_rolewise(
+    messages: Sequence[Mapping[str, Any]], *, data_role: str = "user", with_calls: bool = False
+) -> list[ChatMessage]:
+    """Our conversations (up to the answer that is asked for) as any model of inspect_ai can take them.
 
     Args:
         messages: dicts with `role` and `content`, as `rolewise.samples.to_messages` makes them.
         data_role: what data becomes: a `user` message, marked as data for our provider, or the result of a `tool`
             call that fetched it, for models that know no other untrusted role.
+        with_calls: whether a tool's result that no call asked for gets one before it; APIs refuse it without, and
+            many templates cannot render one.
 
     Raises:
         ValueError: for another `data_role`, or a role that has no counterpart.
@@ -135,6 +139,7 @@ def from_rolewise(messages: Sequence[Mapping[str, Any]], *, data_role: str = "us
     if data_role not in ("user", "tool"):
         raise ValueError(f"data_role={data_role!r} must be 'user' or 'tool'")
     found: list[ChatMessage] = []
+    called: set[str] = set()
     for number, message in enumerate(messages):
         role, content = message["role"], message["content"]
         if role == "system":
@@ -148,6 +153,21 @@ def from_rolewise(messages: Sequence[Mapping[str, Any]], *, data_role: str = "us
             call = ToolCall(id=id, function="read_data", arguments={})
             found.append(ChatMessageAssistant(content="", tool_calls=[call]))
             found.append(ChatMessageTool(content=content, tool_call_id=id, function="read_data"))
+        elif role == "assistant":
+            calls = [_asked(call) for call in message.get("tool_calls") or ()]
+            called.update(call.id for call in calls)
+            found.append(ChatMessageAssistant(content=content, tool_calls=calls or None))
+        elif role == "tool":
+            id, name = message.get("tool_call_id") or f"call_{number}", message.get("name") or "read_data"
+            if with_calls and id not in called:
+                call = ToolCall(id=id, function=name, arguments={})
+                found.append(ChatMessageAssistant(content="", tool_calls=[call]))
+            found.append(ChatMessageTool(content=content, tool_call_id=id, function=name))
         else:
-            raise ValueError(f"messages[{number}] has the role {role!r}; use system, user or data")
+            raise ValueError(f"messages[{number}] has the role {role!r}; use system, user, data, tool or assistant")
     return found
+
+
+def _asked(call: Mapping[str, Any]) -> ToolCall:
+    function: Mapping[str, Any] = call["function"]
+    return ToolCall(id=call["id"], function=function["name"], arguments=dict(function.get("arguments") or {}))

@@ -192,6 +192,7 @@ def _outcome(sample: EvalSample, criteria: tuple[str, ...]) -> Outcome:
         verdicts={name: value(name) == 1.0 for name in criteria},
         rouge_l=value("rouge_l"),
         reference_logprob=value("reference_logprob"),
+        correct=value("correct"),
         win=value("win_rate"),
         output=sample.output.completion,
         cut=sample.output.stop_reason == "max_tokens",

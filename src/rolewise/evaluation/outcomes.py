@@ -30,6 +30,8 @@ class Outcome:
     """ROUGE-L F1 against the reference answer; clean rows only."""
     reference_logprob: float | None = None
     """Mean log-likelihood per token of the reference answer; clean rows of models that can tell it."""
+    correct: float | None = None
+    """Whether the task's answer is there, 1 or 0; clean rows of suites whose tasks a program checks."""
     win: float | None = None
     """How a judge prefers the answer over the reference: 1, 0.5 or 0; judged clean rows only."""
     output: str

@@ -2,6 +2,7 @@
 
 from inspect_ai.model import ModelAPI, modelapi
 
+from rolewise.evaluation.hierarchy_suites import prompt_extraction, rules
 from rolewise.evaluation.suites import direct_injection, sep, structured_query
 
 
@@ -13,4 +14,4 @@ def rolewise() -> type[ModelAPI]:
     return RolewiseAPI
 
 
-__all__ = ["direct_injection", "rolewise", "sep", "structured_query"]
+__all__ = ["direct_injection", "prompt_extraction", "rolewise", "rules", "sep", "structured_query"]

@@ -36,6 +36,8 @@ class Plan:
         ours = self.model.startswith(f"{PROVIDER}/")
         stamp = model_stamp(self.model.partition("/")[2]) if ours else None
         data = data_bytes(self.suite, str(self.task_args["data"]))
+        if queries := self.task_args.get("queries"):
+            data += Path(queries).expanduser().read_bytes()
         return content_key(
             self.model, stamp, self.suite, dict(self.task_args), told_arguments(self.model_args), self.grader,
             content_key(data.decode("utf-8", "replace")),

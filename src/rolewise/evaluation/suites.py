@@ -1,28 +1,22 @@
-"""The suites as tasks of inspect_ai: `rolewise/structured_query`, `rolewise/direct_injection` and `rolewise/sep`."""
+"""The suites of injected payloads as tasks of inspect_ai: `structured_query`, `direct_injection` and `sep`."""
 
 from __future__ import annotations
 
 import difflib
-import hashlib
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from importlib.metadata import version
-from pathlib import Path
 from typing import Any
 
-from inspect_ai import Epochs, Task, task
-from inspect_ai.dataset import MemoryDataset, Sample
-from inspect_ai.model import GenerateConfig, get_model
+from inspect_ai import Task, task
+from inspect_ai.model import get_model
+from inspect_ai.scorer import Scorer
 
 from rolewise.attacks import CHATML, NAMED_DELIMITERS, Delimiters, payload_named, template_delimiters
 from rolewise.data.structured_query import evaluation_conditions
-from rolewise.evaluation.asking import ask, model_identity
-from rolewise.evaluation.conversations import from_rolewise
 from rolewise.evaluation.provider import RolewiseAPI
 from rolewise.evaluation.scorers import begins_with, in_response, reference_logprob, rouge_l, win_rate
 from rolewise.evaluation.sep import sep_conditions
-from rolewise.evaluation.testsets import chosen_attacks, data_bytes, find_data, load_sep_rows, load_test_samples
-from rolewise.evaluation.watching import expect_answers
+from rolewise.evaluation.suite_task import make_task
+from rolewise.evaluation.testsets import chosen_attacks, find_data, load_sep_rows, load_test_samples
 
 
 @task
@@ -81,10 +75,10 @@ def structured_query(
     rows = evaluation_conditions(
         samples, names, seed=seed, real=_delimiters(delimiters), struq_compat=struq_compat, **options
     )
-    return _task(
-        rows, "structured_query", source, max_tokens=max_tokens, temperature=temperature, data_role=data_role,
-        epochs=epochs, early_stop=early_stop, utility=utility, utility_tokens=utility_tokens, judge=judge,
-        answers=answers, seed=seed,
+    return make_task(
+        rows, "structured_query", source, scorers=_scorers(utility, judge, answers), max_tokens=max_tokens,
+        temperature=temperature, data_role=data_role, epochs=epochs, early_stop=early_stop,
+        utility_tokens=utility_tokens, answers=answers, seed=seed,
     )  # fmt: skip
 
 
@@ -146,10 +140,10 @@ def direct_injection(
     rows = evaluation_conditions(
         samples, names, seed=seed, real=_delimiters(delimiters), struq_compat=struq_compat, role="user", **options
     )
-    return _task(
-        rows, "direct_injection", source, max_tokens=max_tokens, temperature=temperature, data_role="user",
-        epochs=epochs, early_stop=early_stop, utility=utility, utility_tokens=utility_tokens, judge=judge,
-        answers=answers, seed=seed,
+    return make_task(
+        rows, "direct_injection", source, scorers=_scorers(utility, judge, answers), max_tokens=max_tokens,
+        temperature=temperature, epochs=epochs, early_stop=early_stop, utility_tokens=utility_tokens, answers=answers,
+        seed=seed,
     )  # fmt: skip
 
 
@@ -190,10 +184,19 @@ def sep(
     """
     source = find_data("sep", data)
     rows = sep_conditions(load_sep_rows(source, limit), instruction_role=instruction_role)
-    return _task(
-        rows, "sep", source, max_tokens=max_tokens, temperature=temperature, data_role=data_role, epochs=epochs,
-        early_stop=early_stop, utility=False, utility_tokens=None, judge=False, answers=answers, seed=seed,
+    return make_task(
+        rows, "sep", source, scorers=_scorers(False, False, answers), max_tokens=max_tokens, temperature=temperature,
+        data_role=data_role, epochs=epochs, early_stop=early_stop, answers=answers, seed=seed,
     )  # fmt: skip
+
+
+def _scorers(utility: bool, judge: bool, answers: str | None) -> list[Scorer]:
+    found = [in_response(), begins_with()]
+    if utility:
+        found += [rouge_l(), reference_logprob(answers=answers)]
+    if judge:
+        found.append(win_rate(answers=answers))
+    return found
 
 
 def _delimiters(name: str | None) -> Delimiters:
@@ -206,56 +209,3 @@ def _delimiters(name: str | None) -> Delimiters:
         return NAMED_DELIMITERS[name]
     api = get_model().api
     return template_delimiters(api.tokenizer) if isinstance(api, RolewiseAPI) else CHATML
-
-
-def _task(
-    rows: Iterable[Mapping[str, Any]],
-    suite: str,
-    source: str,
-    *,
-    max_tokens: int,
-    temperature: float,
-    data_role: str,
-    epochs: int,
-    early_stop: bool,
-    utility: bool,
-    utility_tokens: int | None,
-    judge: bool,
-    answers: str | None,
-    seed: int,
-) -> Task:
-    samples = [
-        Sample(
-            id=f"{row['meta']['id']}/{row['meta']['condition']}",
-            input=from_rolewise(row["messages"], data_role=data_role),
-            target=row["meta"].get("reference") or row["meta"]["payload"]["witness"],
-            metadata={**row["meta"], "conversation": row["messages"]},
-        )
-        for row in rows
-    ]
-    expect_answers(len(samples) * epochs)
-    scorers = [in_response(), begins_with()]
-    if utility:
-        scorers += [rouge_l(), reference_logprob(answers=answers)]
-    if judge:
-        scorers.append(win_rate(answers=answers))
-    settings: dict[str, Any] = {"max_tokens": max_tokens, "temperature": temperature}
-    if temperature > 0:
-        settings["seed"] = seed
-    api = get_model().api
-    return Task(
-        dataset=MemoryDataset(samples, name=Path(source).stem, location=source),
-        solver=ask(config=settings, utility_tokens=utility_tokens, answers=answers, early_stop=early_stop),
-        scorer=scorers,
-        epochs=Epochs(epochs, "mean"),
-        # Without this inspect_ai would start with a few requests at a time, and batches would be small.
-        config=GenerateConfig(max_connections=api.max_connections())
-        if isinstance(api, RolewiseAPI)
-        else GenerateConfig(),
-        metadata={
-            "data_sha256": hashlib.sha256(data_bytes(suite, source)).hexdigest()[:16],
-            "versions": {name: version(name) for name in ("rolewise", "torch", "transformers", "inspect-ai")},
-            "identity": model_identity(get_model()),
-        },
-        version=1,
-    )

@@ -27,7 +27,7 @@ from rolewise.evaluation.suite_info import chosen_criterion
 MAIN = "main"
 """The group of the four attacks that the paper's tables show, where a run has all four."""
 
-UTILITIES = ("rouge_l", "reference_logprob", "win")
+UTILITIES = ("rouge_l", "correct", "reference_logprob", "win")
 _BOUNDS = {"reference_logprob": (-float("inf"), 0.0)}
 
 
@@ -67,7 +67,8 @@ class Summary:
     false_alarms: Estimate | None
     """How often the witness stands in the answer to an unattacked row: what no robustness can be better than."""
     utility: dict[str, Estimate]
-    """rouge_l, reference_logprob (nats per token), win (win rate against the reference): those that were measured."""
+    """rouge_l, correct (tasks done), reference_logprob (nats per token), win (win rate against the reference):
+    those that were measured."""
     followed: dict[str, dict[str, float]]
     """By sample, then by condition: 1 if the payload was followed, 0 if not, between the two over epochs."""
     utilities: dict[str, dict[str, float]]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _UTILITY = {
     "rouge_l": "utility: ROUGE-L",
+    "correct": "utility: tasks done",
     "reference_logprob": "utility: reference (nats/token)",
     "win": "utility: win rate",
 }

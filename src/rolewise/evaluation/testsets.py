@@ -41,7 +41,10 @@ def find_data(suite: str, data: str | None) -> str:
     """
     if data == GENERATED:
         return data
-    path = Path(data).expanduser() if data else DATA_DIRECTORY / suite_info(suite).file
+    ours = suite_info(suite).file
+    if ours is None and not data:
+        return GENERATED
+    path = Path(data).expanduser() if data else DATA_DIRECTORY / (ours or "")
     if path.is_file():
         return str(path)
     if not data:
@@ -56,8 +59,21 @@ def data_bytes(suite: str, data: str) -> bytes:
     """What tells one test set from another: a file's bytes, or the generated rows."""
     if data != GENERATED:
         return Path(data).expanduser().read_bytes()
-    rows = _sep_rows(GENERATED_ROWS) if suite == "sep" else [asdict(one) for one in _generated(GENERATED_ROWS)]
-    return json.dumps(rows, default=str).encode()
+    return json.dumps(_generated_rows(suite), default=str).encode()
+
+
+def _generated_rows(suite: str) -> list[Any]:
+    if suite == "sep":
+        return _sep_rows(GENERATED_ROWS)
+    if suite == "rules":
+        from rolewise.data.conflicts import conflict_conditions
+
+        return list(conflict_conditions(GENERATED_ROWS))
+    if suite == "prompt_extraction":
+        from rolewise.evaluation.extraction import generated_secrets
+
+        return [asdict(one) for one in generated_secrets()]
+    return [asdict(one) for one in _generated(GENERATED_ROWS)]
 
 
 def load_test_samples(

@@ -17,6 +17,7 @@ from rolewise.evaluation.table import part_of
 GROUPS = {MAIN: "main four", "in_domain": "in-domain", "ood": "out-of-domain", "secalign": "SecAlign"}
 MEASURES = {
     "rouge_l": "ROUGE-L",
+    "correct": "tasks done",
     "reference_logprob": "reference log-likelihood (nats per token)",
     "win": "win rate",
     "ceiling": "ceiling",
