@@ -148,6 +148,8 @@ def main(arguments: Sequence[str]) -> int:
     suite = _SUITE_OF.get(config.suite, config.suite.replace("-", "_"))
     source = find_data(suite, config.data)
     chosen_criterion(suite, config.criterion)
+    if config.queries is not None and not Path(config.queries).expanduser().is_file():
+        raise FileNotFoundError(f"no file of queries {config.queries!r}; leave it out for our own fifteen")
     if suite in _INJECTIONS:
         from rolewise.attacks import payload_named
 
