@@ -115,6 +115,14 @@ def test_a_format_that_was_asked_for_is_kept_to(tmp_path: Path) -> None:
     assert '"messages" must be a list' in problem(source, form="conversations")
 
 
+def test_rows_over_several_lines(tmp_path: Path) -> None:
+    tall = json.dumps(CHAT, indent=1)
+    assert len(read(write(tmp_path / "one.jsonl", tall))) == 1
+    with pytest.raises(ValueError, match=r"several\.jsonl:\d+: .*needs a line of its own, or an array around them"):
+        read(write(tmp_path / "several.jsonl", tall, tall))
+    assert len(read(write(tmp_path / "array.json", f"[{tall}, {tall}]"))) == 2
+
+
 def test_sources(tmp_path: Path) -> None:
     for missing in ("./absent", "absent.jsonl", str(tmp_path / "absent")):
         with pytest.raises(FileNotFoundError, match=r"no data at .*absent"):

@@ -145,7 +145,8 @@ def _variant(studies: dict[str, Study], arms: Sequence[Arm]) -> Lines:
 
 
 def _n(study: Study, arm: Arm) -> str:
-    return next(iter(study.figures(arm).values())).n
+    """The samples that were attacked; references may be fewer."""
+    return study.figures(arm)["ceiling"].n
 
 
 def _pairs(study: Study, arms: Sequence[Arm]) -> list[tuple[Arm, Arm]]:

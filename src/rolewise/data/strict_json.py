@@ -48,7 +48,9 @@ def json_rows(
         # Only line feeds separate rows: str.splitlines would also split at separators inside strings.
         lines = [(number, line) for number, line in enumerate(text.split("\n"), 1) if line.strip()]
         if len(lines) < 2 or not _starts_jsonl(text, lines[0][1]):
-            raise ValueError(f"{name}:{document.line}: {document.problem}")
+            several = "Extra data" in document.problem
+            remedy = "; each of several values needs a line of its own, or an array around them all" if several else ""
+            raise ValueError(f"{name}:{document.line}: {document.problem}{remedy}")
         for number, line in lines:
             yield f"{name}:{number}", _checked(_parsed(line))
     elif isinstance(document, list) and not (document and single(cast("list[Any]", document))):
