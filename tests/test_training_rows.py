@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from rolewise.data.strict_json import json_rows
 from rolewise.training.rows import BadRow, Row, read_rows
 
 CHAT = {"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}]}
@@ -117,10 +118,16 @@ def test_a_format_that_was_asked_for_is_kept_to(tmp_path: Path) -> None:
 
 def test_rows_over_several_lines(tmp_path: Path) -> None:
     tall = json.dumps(CHAT, indent=1)
-    assert len(read(write(tmp_path / "one.jsonl", tall))) == 1
-    with pytest.raises(ValueError, match=r"several\.jsonl:\d+: .*needs a line of its own, or an array around them"):
-        read(write(tmp_path / "several.jsonl", tall, tall))
+    for rows, place in (([tall], 1), ([CHAT, tall], 2), ([tall, tall], 1)):
+        with pytest.raises(ValueError, match=rf"tall\.jsonl:{place}: a row begins here .*, or an array around them"):
+            read(write(tmp_path / "tall.jsonl", *rows))
     assert len(read(write(tmp_path / "array.json", f"[{tall}, {tall}]"))) == 2
+
+
+def test_several_values_in_a_file_of_json() -> None:
+    tall = json.dumps(CHAT, indent=1)
+    with pytest.raises(ValueError, match=r"x\.json:\d+: .*each of several values needs a line of its own"):
+        list(json_rows("x.json", f"{tall}\n{tall}"))
 
 
 def test_sources(tmp_path: Path) -> None:

@@ -150,6 +150,11 @@ def _from_file(path: Path) -> Iterator[tuple[str, Any]]:
                 return
             for number, line in enumerate(file, 1):
                 if text := line.lstrip("\ufeff").strip():  # a line at a time: training data may be large
+                    if text == "{":
+                        raise ValueError(
+                            f"{path}:{number}: a row begins here and goes on in the next line; put each row on a line "
+                            "of its own (JSONL), or an array around them all"
+                        )
                     value = json_value(text)
                     yield f"{path}:{number}", _quoted(value, text) if isinstance(value, Flaw) else value
     except UnicodeDecodeError as error:
