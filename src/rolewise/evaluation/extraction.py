@@ -195,7 +195,7 @@ def generated_secrets(count: int = GENERATED_SECRETS) -> list[Secret]:
         ]
         opening = rng.choice(_OPENINGS).format(name=rng.choice(_NAMES), duty=duty, house=house, matters=matters)
         text = " ".join([opening, *rng.sample(parts, rng.randrange(1, len(parts) + 1))])
-        if 20 <= len(text.split()) <= 80:
+        if len(text.split()) <= 80:
             texts[text] = None
     return [Secret(id=f"generated-{number}", text=text) for number, text in enumerate(texts)]
 
