@@ -146,6 +146,8 @@ def strings(value: Any) -> list[str]:
         return [value.casefold()]
     if isinstance(value, dict):
         return strings(value.get("English"))  # a word of another language may belong to two English ones
+    if isinstance(value, tuple) and all(isinstance(inner, int) for inner in value):
+        return [str(inner) for inner in value]  # what sums are raised by; a count beside its phrase is closed
     return [text for inner in value for text in strings(inner)] if isinstance(value, tuple | list) else []
 
 
