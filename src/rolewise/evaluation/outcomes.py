@@ -9,8 +9,6 @@ from typing import Any
 CLEAN, CEILING = "clean", "ceiling"
 """Conditions that are not attacks; their domains have the same names."""
 
-DOMAINS = ("clean", "in_domain", "ood", "secalign", "ceiling")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
