@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from rolewise import cli
+from rolewise.processor import computes_in_bf16
 from tests.training_model import TEMPLATE, save_tiny_model, tiny_tokenizer, write_rows
 
 ROWS = [
@@ -320,12 +321,15 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return runs
 
 
-def test_train_takes_a_recipe_and_options_win(trained: list[Any], tmp_path: Path) -> None:
+def test_train_takes_a_recipe_and_options_win(
+    trained: list[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     recipe = tmp_path / "r.yaml"
     recipe.write_text("model: tiny\ndata: rows.jsonl\nlearning_rate: 1e-4\nlora:\n  rank: 4\n")
     options = ["--output-dir", "out", "--batch-size", "3", "--no-ise", "--lora.alpha", "5"]
     assert cli.main(["train", str(recipe), *options]) == 0
     assert cli.main(["train", *options, str(recipe)]) == 0
+    assert ("--dtype mixed" in capsys.readouterr().out) == bool(computes_in_bf16())
     config = trained[0]
     assert (config.model, config.data, config.output_dir) == ("tiny", "rows.jsonl", "out")
     assert (config.learning_rate, config.batch_size, config.ise) == (1e-4, 3, False)

@@ -45,11 +45,15 @@ def main(arguments: Sequence[str]) -> int:
 
     from rolewise.commands.models import quiet_libraries
     from rolewise.training import train
+    from rolewise.training.notices import dtype_hint
 
     quiet_libraries()
+    speaks = os.environ.get("RANK", "0") == "0"  # one process of torchrun's
+    if speaks and (hint := dtype_hint(config)):
+        print(hint)
     with _leaving_together():
         train(config)
-    if os.environ.get("RANK", "0") == "0":  # one process of torchrun's speaks
+    if speaks:
         directory = shlex.quote(config.output_dir)
         print(f"try it: rolewise chat {directory}; attack it: rolewise eval {directory}")
     return 0

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from rolewise.data import Row, evaluation_rows, training_rows, write_jsonl
-from rolewise.processor import computes_in_bf16
 from rolewise.quickstart.answers import answer_rows, answers_file, complete
 from rolewise.quickstart.plan import ARMS, Plan, QuickstartConfig
 from rolewise.quickstart.report import FIGURES, REPORT, show_report, write_report
@@ -112,7 +111,6 @@ def _train_arm(config: QuickstartConfig, arm: str) -> Path:
             table_lr_multiple=TABLE_LR_MULTIPLE,
             table_init_ratio=TABLE_INIT_RATIO if arm == "delimiter+ISE" else None,
             batch_size=BATCH_SIZE,
-            dtype="mixed" if computes_in_bf16() else "fp32",
             warmup=0.06,
             max_length=512,
             seed=config.seed,

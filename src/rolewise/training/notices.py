@@ -22,9 +22,10 @@ def table_report(config: TrainConfig, model: SegmentedCausalLM) -> str:
     )
 
 
-def dtype_hint(config: TrainConfig, device: torch.device) -> str | None:
+def dtype_hint(config: TrainConfig) -> str | None:
     """A line for whoever trains on a CPU in the dtype that is slower there."""
-    if device.type != "cpu" or (able := computes_in_bf16()) is None:
+    on_cpu = config.cpu or not torch.accelerator.is_available()
+    if not on_cpu or (able := computes_in_bf16()) is None:
         return None
     if config.dtype != "fp32":
         return None if able else f"{SLOW_BF16}; use dtype: fp32 (--dtype fp32)"

@@ -19,7 +19,7 @@ from rolewise.modeling import SegmentedCausalLM, apply_template, load_model, loa
 from rolewise.training import checkpoints
 from rolewise.training.config import TrainConfig, as_begun, carried_over, config_to_dict, differing_keys
 from rolewise.training.lora import require_peft
-from rolewise.training.notices import dtype_hint, table_report
+from rolewise.training.notices import table_report
 from rolewise.training.packing import require_packing, separates_documents
 from rolewise.training.prepare import Prepared, prepare_data
 from rolewise.training.progress import ProgressBar, counted
@@ -134,8 +134,6 @@ def train(
             "put the old ones back, or name another output_dir"
         )
     tell(table_report(config, model))
-    if hint := dtype_hint(config, arguments.device):
-        tell(hint)
     trained = _prepare_model(config, model)
     _require_space(config, trained, output)
     trainer = RoleTrainer(
