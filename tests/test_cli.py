@@ -60,7 +60,7 @@ def test_help_lists_every_command_and_each_teaches_by_example(capsys: pytest.Cap
         assert f"\n  rolewise {name}" in shown
 
 
-@pytest.mark.parametrize("name", [*cli.COMMANDS, "data structured-query"])
+@pytest.mark.parametrize("name", [*cli.COMMANDS, "data structured-query", "data conflicts"])
 def test_help_offers_no_none_as_a_default(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -329,7 +329,7 @@ def test_train_takes_a_recipe_and_options_win(
     options = ["--output-dir", "out", "--batch-size", "3", "--no-ise", "--lora.alpha", "5"]
     assert cli.main(["train", str(recipe), *options]) == 0
     assert cli.main(["train", *options, str(recipe)]) == 0
-    assert ("--dtype mixed" in capsys.readouterr().out) == bool(computes_in_bf16())
+    assert ("--dtype mixed" in capsys.readouterr().err) == bool(computes_in_bf16())
     config = trained[0]
     assert (config.model, config.data, config.output_dir) == ("tiny", "rows.jsonl", "out")
     assert (config.learning_rate, config.batch_size, config.ise) == (1e-4, 3, False)

@@ -113,8 +113,8 @@ def test_ours_to_theirs_and_back() -> None:
     ]
     with pytest.raises(ValueError, match="data_role='x'"):
         from_rolewise(ours, data_role="x")
-    with pytest.raises(ValueError, match="role 'assistant'"):
-        from_rolewise([{"role": "assistant", "content": ""}])
+    with pytest.raises(ValueError, match="role 'developer'"):
+        from_rolewise([{"role": "developer", "content": ""}])
 
 
 def test_the_request_has_the_roles_of_render(api: RolewiseAPI) -> None:

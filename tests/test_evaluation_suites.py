@@ -291,7 +291,8 @@ def test_an_interrupted_evaluation_is_an_interrupt(place: Path, tmp_path: Path) 
     process = begun(place, tmp_path / "stopped", answers=3)
     process.send_signal(signal.SIGINT)
     said = process.communicate(timeout=120)[1].decode()
-    assert process.returncode == -signal.SIGINT, said  # not SIGABRT, of a thread that PyTorch was still in
+    # Not SIGABRT, of a thread that PyTorch was still in.
+    assert process.returncode in (-signal.SIGINT, 128 + signal.SIGINT), said
     assert "Error" not in said
 
 

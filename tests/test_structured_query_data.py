@@ -398,7 +398,7 @@ def test_errors_of_the_command(source: str, tmp_path: Path, capsys: pytest.Captu
     out = tmp_path / "out.jsonl"
     out.write_text("mine")
     for arguments, message in (
-        (["data"], "name a dataset: structured-query"),
+        (["data"], "name a data set: structured-query"),
         (["data", "structured-qery"], "did you mean 'structured-query'"),
         (["data", "structured-query", "-o", str(out)], "no source|exists"),
         (["data", "structured-query", "--source", source, "-o", str(out)], "exists; name another file"),

@@ -39,5 +39,9 @@ def _help() -> str:
             *(f"  {name:<17} {summary}" for name, summary in DATASETS.items()),
             "",
             "  rolewise data DATASET --help shows the options of one",
+            "",
+            "examples:",
+            "  rolewise data conflicts -o conflicts.jsonl",
+            "  rolewise data structured-query --source alpaca.json --skip-bad --twins -o train.jsonl",
         ]
     )

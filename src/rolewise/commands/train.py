@@ -43,14 +43,14 @@ def main(arguments: Sequence[str]) -> int:
     usage = "train [RECIPE.yaml]" if helping else "train"
     config = parse(TrainConfig, options, command=usage, teach=TEACH, default=default)
 
-    from rolewise.commands.models import quiet_libraries
+    from rolewise.commands.models import quiet_libraries, say
     from rolewise.training import train
     from rolewise.training.notices import dtype_hint
 
     quiet_libraries()
     speaks = os.environ.get("RANK", "0") == "0"  # one process of torchrun's
     if speaks and (hint := dtype_hint(config)):
-        print(hint)
+        say(hint)
     with _leaving_together():
         train(config)
     if speaks:
