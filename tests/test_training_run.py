@@ -229,6 +229,16 @@ def test_what_a_run_lacks_is_said_before_anything_is_loaded(tmp_path: Path, monk
     assert not (tmp_path / "out").exists()
 
 
+def test_a_run_killed_before_it_was_written_down_begins(base: Path, tmp_path: Path) -> None:
+    """The Trainer makes an empty directory of checkpoints a moment earlier."""
+    (tmp_path / "killed" / "checkpoints").mkdir(parents=True)
+    result, _ = quietly(config(base, tmp_path / "killed", max_steps=1))
+    assert result.steps == 1
+    (tmp_path / "other" / "checkpoints" / "checkpoint-9").mkdir(parents=True)
+    with pytest.raises(ValueError, match="holds checkpoints of something else"):
+        quietly(config(base, tmp_path / "other", max_steps=1))
+
+
 def test_output_directories_that_cannot_be_used(base: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"holds config\.json of something else"):
         quietly(config(base, base / "model"))

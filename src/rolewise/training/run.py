@@ -215,7 +215,9 @@ def _require_same(config: TrainConfig, stored: dict[str, Any], output: Path) -> 
 
 def _require_unused(output: Path) -> None:
     for name in ("config.json", "adapter_config.json", "checkpoints"):
-        if (output / name).exists():
+        path = output / name
+        # The Trainer makes the directory a moment before the run is written down: a kill may come between.
+        if path.exists() and not (path.is_dir() and not any(path.iterdir())):
             raise ValueError(
                 f"{output} holds {name} of something else, which training would overwrite; name another output_dir"
             )
