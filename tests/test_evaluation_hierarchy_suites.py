@@ -179,6 +179,8 @@ def test_runs_resume(secrets: Path, tmp_path: Path) -> None:
     [
         (["--suite", "rules", "--attacks", "main"], "--attacks is for suites of injected payloads"),
         (["--suite", "rules", "--grader", "mockllm/model"], "--grader is for suites of injected payloads"),
+        (["--suite", "rules", "--data-role", "tool"], "--data-role tool is for suites with data of their own"),
+        (["--suite", "direct-injection", "--data-role", "tool"], "direct-injection has none, so leave it out"),
         (["--suite", "rules", "--criterion", "leaked"], "must be one of obeyed, broken (Rules)"),
         (["--suite", "rules", "--queries", "x.txt"], "--queries is for the suite prompt-extraction"),
         (["--suite", "rules", "--data", "pyproject.toml"], "the rows of rules are generated"),

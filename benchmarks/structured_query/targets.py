@@ -41,7 +41,7 @@ def target_lines(study: Study) -> list[Line]:
     lines = [
         _reduction(study, key, words, share, stretch)
         for key, words in (("main average", "average attack success in domain"),
-                           ("main worst", "worst attack success in domain"))
+                           ("main worst", "worst attack success in domain (of the main four)"))
         for share, stretch in ((1 / 3, ""), (1 / 2, " (stretch)"))
     ]  # fmt: skip
     ours = Arm("adversarial", OURS)

@@ -129,6 +129,11 @@ class EvalConfig:
 
     def _require_defaults(self) -> None:
         """Options that only some suites have are refused elsewhere, never ignored."""
+        if self.data_role != "user" and self.suite not in ("structured-query", "indirect-injection", "sep"):
+            raise ValueError(
+                f"--data-role {self.data_role} is for suites with data of their own; {self.suite} has none, so leave "
+                "it out"
+            )
         if self.suite in ("structured-query", "indirect-injection", "direct-injection"):
             return
         for field in dataclasses.fields(self):
