@@ -20,7 +20,7 @@ def compacted(
     followed: Mapping[str, int], *, default: int = 4, ceiling: int = 18, n: int = N, probe: str | None = None,
     rouge: float = 0.5, logprob: float = -1.0,
 ) -> Stored:  # fmt: skip
-    """The form of `study.compact`: the first so many samples follow, and half of these begin with the witness."""
+    """The form of `recorded.compact`: the first so many samples follow, and half of these begin with the witness."""
     names = ATTACKS if probe is None else MAIN_ATTACKS
     counts = {"clean": 0, **{name: followed.get(name, default) for name in names}, "ceiling": ceiling}
     conditions: dict[str, Stored] = {}

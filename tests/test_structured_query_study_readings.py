@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from benchmarks.recorded import compact, restored
 from benchmarks.structured_query import tables
 from benchmarks.structured_query.estimates import Arm, Study
-from benchmarks.structured_query.readings import check_together, read_results, restored
-from benchmarks.structured_query.study import compact
+from benchmarks.structured_query.readings import check_together, read_results
 
 from rolewise.evaluation import summarise
 from tests import reporting_runs

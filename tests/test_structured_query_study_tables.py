@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from benchmarks.recorded import restored
 from benchmarks.structured_query import figures, inside, tables
 from benchmarks.structured_query.estimates import Arm, Study, differences_over_seeds, figures_over_seeds, resampled
-from benchmarks.structured_query.readings import restored
 from matplotlib.figure import Figure
 
 from rolewise.evaluation import Summary, compare, summarise
@@ -156,7 +156,7 @@ def test_figures_show_success_separation_and_ceiling(tmp_path: Path, monkeypatch
 
 
 def sep(followed: int, ceiling: int, n: int = 10) -> dict[str, Any]:
-    """A run on SEP as `study.compact` keeps it: the first so many samples answer the question in the data."""
+    """A run on SEP as `recorded.compact` keeps it: the first so many samples answer the question in the data."""
     run = compacted({}, n=n)
     domains = {"sep": ("in_domain", followed), "ceiling": ("ceiling", ceiling)}
     conditions = {

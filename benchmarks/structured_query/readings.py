@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from benchmarks.recorded import restored
 from benchmarks.structured_query.study import Setting
-from rolewise.evaluation.outcomes import Outcome, Run
+from rolewise.evaluation.outcomes import Run
 from rolewise.evaluation.suite_info import SUITES
-from rolewise.evaluation.summary import UTILITIES
 from rolewise.inspection.results import Inspection
 
 CRITERIA = tuple(SUITES["structured_query"].criteria)
@@ -99,50 +99,6 @@ def _require_complete(result: Result) -> None:
     """A KeyError for what the tables would miss."""
     _ = list(_shared(result)), result.runs[AS_TRAINED].settings["task"]["data"]
     _ = [result.training[name] for name in ("steps", "loss", "table_ratio")]
-
-
-def restored(compact: Mapping[str, Any], label: str) -> Run:
-    """A run from the form that `study.compact` gives it; its outcomes have no answers and no conversations.
-
-    A sample that has no answer under a condition (its prompt was too long for the model) has no outcome there.
-
-    Raises:
-        ValueError: when two lists have different lengths, or a criterion has another value than 0, 1 and None.
-    """
-    ids, lengths, settings = compact["ids"], compact["data_chars"], compact["settings"]
-    outcomes: list[Outcome] = []
-    for condition, found in compact["conditions"].items():
-        columns = {name: found[name] for name in (*CRITERIA, *UTILITIES) if name in found}
-        for name, values in {"data_chars": lengths, **columns}.items():
-            if len(values) != len(ids):
-                raise ValueError(f"{condition} of {label} has {len(values)} values of {name} for {len(ids)} samples")
-        for name in CRITERIA:
-            if not all(value in (0, 1, None) for value in columns[name]):
-                raise ValueError(f"{condition} of {label} has a value of {name} other than 0, 1 and null")
-        for at, id in enumerate(ids):
-            values = {name: column[at] for name, column in columns.items()}
-            verdicts = {name: values.pop(name) for name in CRITERIA}
-            if None in verdicts.values():
-                continue
-            outcomes.append(
-                Outcome(
-                    id=id, condition=condition, domain=found["domain"], output="", messages=[],
-                    meta={"data_chars": lengths[at]}, **values,
-                    verdicts={name: bool(value) for name, value in verdicts.items()},
-                )
-            )  # fmt: skip
-    return Run(
-        model=label,
-        label=label,
-        suite="structured_query",
-        probe=settings["model"].get("probe"),
-        settings=settings,
-        versions={},
-        created="",
-        complete=True,
-        expected=len(outcomes),
-        outcomes=outcomes,
-    )
 
 
 def check_together(results: Sequence[Result]) -> None:

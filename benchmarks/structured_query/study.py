@@ -13,25 +13,21 @@ one file a run, without any text of the corpora.
 from __future__ import annotations
 
 import argparse
-import json
 import shutil
-import subprocess
-import sys
 import time
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal
 
-from rolewise.commands.eval import UNASKED
+from benchmarks.recorded import compact
+from benchmarks.steps import evaluate, only_run, shown, write_result
 from rolewise.data import write_jsonl
 from rolewise.data.structured_query import build, load_samples
-from rolewise.evaluation.logs import read_runs
-from rolewise.evaluation.outcomes import Run
 from rolewise.inspection import inspect_model
 from rolewise.modeling import load
 from rolewise.processor import SLOW_BF16, computes_in_bf16
-from rolewise.training import TrainConfig, load_recipe, train
+from rolewise.training import load_recipe, train
 
 HERE = Path(__file__).parent
 CORPORA = HERE.parents[2] / "shared/data"
@@ -127,12 +123,13 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
     )
     trained = train(config, progress=setting.name)
     limit = ["--limit", str(options.samples)] if options.samples else []
-    limit += ["--max-new-tokens", str(TOKENS)]
+    limit += ["--max-new-tokens", str(TOKENS), "--data", str(TEST)]
     evaluate(model, logs / "all", "--attacks", ATTACKS, *limit)
     for probe in PROBES if config.ise else ():
         evaluate(model, logs / probe, "--attacks", "main", "--probe", probe, *limit)
     few = options.samples or SEP_SAMPLES
-    evaluate(model, logs / "sep", "--suite", "sep", "--limit", str(few), "--max-new-tokens", str(SEP_TOKENS))
+    sep = ["--suite", "sep", "--data", str(SEP_TEST), "--limit", str(few), "--max-new-tokens", str(SEP_TOKENS)]
+    evaluate(model, logs / "sep", *sep)
     inside = inspect(model, setting)
     result = {
         "variant": setting.variant,
@@ -146,11 +143,7 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
         "runs": {folder.name: compact(only_run(folder)) for folder in sorted(logs.iterdir())},
         "inspection": inside,
     }
-    target = setting.result(options.results)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    unfinished = target.with_suffix(".tmp")
-    unfinished.write_text(json.dumps(result) + "\n", encoding="utf-8")
-    unfinished.replace(target)
+    write_result(result, setting.result(options.results))
     shutil.rmtree(model)  # the results stay; a checkpoint is half a gigabyte
 
 
@@ -162,56 +155,6 @@ def inspect(model: Path, setting: Setting) -> dict[str, Any]:
         loaded, tokenizer, chosen, label=setting.arm, attacks=("naive",), seed=setting.seed, data=TEST.name
     )
     return found.only("share", "lift_without_first", "accuracy", "offset").to_dict()
-
-
-def evaluate(model: Path, logs: Path, *options: str) -> None:
-    """`rolewise eval` in a process of its own, so that training's memory is free again."""
-    data = SEP_TEST if "sep" in options else TEST
-    command = [sys.executable, "-m", "rolewise", "eval", str(model), "--data", str(data), "--log-dir", str(logs)]
-    status = subprocess.run([*command, "--dtype", "bf16", *options], check=False).returncode
-    if status not in (0, UNASKED):
-        raise SystemExit(f"rolewise eval ended with status {status}; the same command goes on")
-
-
-def shown(config: TrainConfig) -> dict[str, Any]:
-    """The settings that decide the weights."""
-    names = (
-        "model", "template", "ise", "table_init_std", "table_init_ratio", "table_lr_multiple", "learning_rate",
-        "warmup", "schedule", "epochs", "dtype", "batch_size", "max_length", "group_by_length", "seed",
-    )  # fmt: skip
-    return {name: getattr(config, name) for name in names}
-
-
-def only_run(folder: Path) -> Run:
-    """The run that a folder of logs holds."""
-    runs = read_runs([folder])
-    assert len(runs) == 1, f"{folder} holds {len(runs)} runs; delete it, and evaluate again"
-    return runs[0]
-
-
-def compact(run: Run) -> dict[str, Any]:
-    """A run's outcomes as numbers: enough for every table, paired tests included, and no text."""
-    assert run.complete, f"{run.label} is not complete"
-    ids = sorted({outcome.id for outcome in run.outcomes})
-    place = {id: number for number, id in enumerate(ids)}
-    conditions: dict[str, dict[str, Any]] = {}
-    lengths = [0] * len(ids)
-    for outcome in run.outcomes:
-        found = conditions.setdefault(
-            outcome.condition,
-            {"domain": outcome.domain, **{name: [None] * len(ids) for name in outcome.verdicts}},
-        )
-        at = place[outcome.id]
-        for name, followed in outcome.verdicts.items():
-            found[name][at] = int(followed)
-        for name in ("rouge_l", "reference_logprob"):
-            if (value := getattr(outcome, name)) is not None:
-                found.setdefault(name, [None] * len(ids))[at] = round(value, 4)
-        lengths[at] = outcome.meta.get("data_chars", 0)  # SEP's rows do not tell
-    # The path is of the machine that it ran on; the file's name says enough.
-    task = {**run.settings["task"], "data": Path(run.settings["task"]["data"]).name}
-    settings = {**run.settings, "task": task}
-    return {"settings": settings, "ids": ids, "data_chars": lengths, "conditions": conditions}
 
 
 def main() -> None:

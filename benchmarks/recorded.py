@@ -1,0 +1,90 @@
+"""Runs of an evaluation as numbers, for results that are committed: every table can be made from them, paired tests
+included, and they hold no text of any corpus."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from rolewise.evaluation.outcomes import Outcome, Run
+from rolewise.evaluation.suite_info import SUITES
+from rolewise.evaluation.summary import UTILITIES
+
+OLDEST = "structured_query"
+"""The suite of a record that does not tell: the first that were committed."""
+
+
+def compact(run: Run) -> dict[str, Any]:
+    """A run's outcomes, a list over samples for each condition; null where a sample has no answer."""
+    assert run.complete, f"{run.label} is not complete"
+    ids = sorted({outcome.id for outcome in run.outcomes})
+    place = {id: number for number, id in enumerate(ids)}
+    conditions: dict[str, dict[str, Any]] = {}
+    lengths = [0] * len(ids)
+    for outcome in run.outcomes:
+        found = conditions.setdefault(
+            outcome.condition,
+            {"domain": outcome.domain, **{name: [None] * len(ids) for name in outcome.verdicts}},
+        )
+        at = place[outcome.id]
+        for name, followed in outcome.verdicts.items():
+            found[name][at] = int(followed)
+        for name in UTILITIES:
+            if (value := getattr(outcome, name)) is not None:
+                found.setdefault(name, [None] * len(ids))[at] = round(value, 4)
+        lengths[at] = outcome.meta.get("data_chars", 0)  # only rows with data of their own tell
+    # The path is of the machine that it ran on; the file's name says enough.
+    task = {**run.settings["task"], "data": Path(run.settings["task"]["data"]).name}
+    settings = {**run.settings, "task": task}
+    return {"suite": run.suite, "settings": settings, "ids": ids, "data_chars": lengths, "conditions": conditions}
+
+
+def restored(record: Mapping[str, Any], label: str) -> Run:
+    """A run from the form that `compact` gives it; its outcomes have no answers and no conversations.
+
+    A sample that has no answer under a condition (its prompt was too long for the model, or the condition is not one
+    of its own) has no outcome there.
+
+    Raises:
+        ValueError: when two lists have different lengths, or a criterion has another value than 0, 1 and None.
+        KeyError: when something is missing.
+    """
+    suite = record.get("suite", OLDEST)
+    ids, lengths, settings = record["ids"], record["data_chars"], record["settings"]
+    outcomes: list[Outcome] = []
+    for condition, found in record["conditions"].items():
+        criteria = [name for name in SUITES[suite].criteria if name in found]
+        if not criteria:
+            raise KeyError(SUITES[suite].criterion)
+        columns = {name: found[name] for name in (*criteria, *UTILITIES) if name in found}
+        for name, values in {"data_chars": lengths, **columns}.items():
+            if len(values) != len(ids):
+                raise ValueError(f"{condition} of {label} has {len(values)} values of {name} for {len(ids)} samples")
+        for name in criteria:
+            if not all(value in (0, 1, None) for value in columns[name]):
+                raise ValueError(f"{condition} of {label} has a value of {name} other than 0, 1 and null")
+        for at, id in enumerate(ids):
+            values = {name: column[at] for name, column in columns.items()}
+            verdicts = {name: values.pop(name) for name in criteria}
+            if None in verdicts.values():
+                continue
+            outcomes.append(
+                Outcome(
+                    id=id, condition=condition, domain=found["domain"], output="", messages=[],
+                    meta={"data_chars": lengths[at]}, **values,
+                    verdicts={name: bool(value) for name, value in verdicts.items()},
+                )
+            )  # fmt: skip
+    return Run(
+        model=label,
+        label=label,
+        suite=suite,
+        probe=settings["model"].get("probe"),
+        settings=settings,
+        versions={},
+        created="",
+        complete=True,
+        expected=len(outcomes),
+        outcomes=outcomes,
+    )
