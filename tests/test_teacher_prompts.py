@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from rolewise.data.teacher import Prompt, load_prompt, prompt, prompt_names
@@ -39,6 +39,7 @@ def test_a_changed_prompt_has_another_version() -> None:
     assert found == PINNED
 
 
+@settings(deadline=None)
 @given(system=TEXTS, user=TEXTS, data=TEXTS)
 @example(system="{user}", user="{data}", data="{system}")
 def test_each_text_stands_once_in_its_place_and_cannot_leave_it(system: str, user: str, data: str) -> None:

@@ -20,7 +20,11 @@ from rolewise.training.config import (
     load_recipe,
 )
 
-RECIPES = sorted((Path(__file__).parents[1] / "recipes").rglob("*.yaml"))
+RECIPES = sorted(
+    path
+    for path in (Path(__file__).parents[1] / "recipes").rglob("*.yaml")
+    if not path.name.startswith("data-")  # what `rolewise data hierarchy` reads
+)
 NEEDED = {"model": "m", "output_dir": "o", "data": "d"}
 
 

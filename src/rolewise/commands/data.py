@@ -9,6 +9,7 @@ from collections.abc import Sequence
 DATASETS = {
     "structured-query": "Clean and Adversarial Alpaca, with role-swapped twins, from corpora that you name",
     "conflicts": "generated: a rule of the system, an order against it, and the twin that may give the order",
+    "hierarchy": "Instruction Hierarchy, as a recipe says: by programs, or by a teacher model that you name",
 }
 """By name, what the rows are; each is a module `data_<name>` beside this one."""
 
@@ -43,5 +44,6 @@ def _help() -> str:
             "examples:",
             "  rolewise data conflicts -o conflicts.jsonl",
             "  rolewise data structured-query --source alpaca.json --skip-bad --twins -o train.jsonl",
+            "  rolewise data hierarchy recipes/smollm2/instruction-hierarchy/data-hierarchy.yaml -o hierarchy.jsonl",
         ]
     )

@@ -162,7 +162,7 @@ def load_recipe(path: str | Path, **overrides: Any) -> TrainConfig:
 
 def config_from_dict(values: dict[str, Any], *, source: str = "the configuration") -> TrainConfig:
     """A `TrainConfig` from plain values, as in a recipe; see `load_recipe` for what it raises."""
-    return _build(TrainConfig, values, source, "")
+    return build_settings(TrainConfig, values, source, "")
 
 
 def config_to_dict(config: TrainConfig) -> dict[str, Any]:
@@ -251,7 +251,18 @@ _OTHER_NAMES = {
 """What other trainers call our settings, for the hint at an unknown key."""
 
 
-def _build(cls: type[_Settings], values: dict[str, Any], source: str, prefix: str) -> _Settings:
+def build_settings(cls: type[_Settings], values: dict[str, Any], source: str, prefix: str) -> _Settings:
+    """A dataclass of settings from what a YAML file holds, nested ones included.
+
+    Args:
+        cls: the dataclass.
+        values: by key.
+        source: the file, for errors.
+        prefix: of the keys, for errors: `lora.` within `lora`.
+
+    Raises:
+        ValueError: for an unknown key (the nearest is named), a missing one, or a value of another kind.
+    """
     fields = {item.name: item for item in dataclasses.fields(cast("Any", cls))}
     for key in values:
         if key not in fields:
@@ -278,7 +289,7 @@ def _convert(value: Any, kind: Any, source: str, key: str) -> Any:
         if isinstance(value, cast("type[Any]", kind)):
             return value
         if isinstance(value, dict):
-            return _build(cast("type[Any]", kind), cast("dict[str, Any]", value), source, f"{key}.")
+            return build_settings(cast("type[Any]", kind), cast("dict[str, Any]", value), source, f"{key}.")
         raise ValueError(f"{source}: {key} must be a mapping, not {value!r}")
     if origin is types.UnionType:
         if value is None:

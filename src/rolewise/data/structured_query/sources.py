@@ -13,7 +13,8 @@ from typing import Any, cast
 
 from rolewise.data.strict_json import Flaw, json_rows
 
-_INPUT_NAMES = ("input", "context")
+INPUT_NAMES = ("input", "context")
+"""What corpora call the data."""
 _OUTPUT_NAMES = ("output", "response")
 
 
@@ -60,16 +61,16 @@ def read_examples(source: str, *, split: str = "train", answered: bool = True) -
     with_input = False
     problems = 0
     fields: list[str] = []
-    for place, value in _values(source, split):
-        for where, row in _unfolded(place, value):
+    for place, value in source_values(source, split):
+        for where, row in unfolded_rows(place, value):
             if isinstance(row, BadExample):
                 problems += 1
                 yield row
                 continue
-            with_input = with_input or any(name in row for name in _INPUT_NAMES)
+            with_input = with_input or any(name in row for name in INPUT_NAMES)
             fields = fields or sorted(map(str, row))
             try:
-                yield _example(row, where, number, answered)
+                yield example_of(row, where, number, answered)
             except ValueError as error:
                 problems += 1
                 yield BadExample(problem=f"{where}: {error}")
@@ -83,10 +84,11 @@ def read_examples(source: str, *, split: str = "train", answered: bool = True) -
         )
 
 
-def _example(row: Mapping[str, Any], place: str, index: int, answered: bool) -> Example:
+def example_of(row: Mapping[str, Any], place: str, index: int, answered: bool) -> Example:
+    """An Alpaca-shaped row as an example; it raises what `read_examples` gives as a bad one."""
     instruction = _text(row, ("instruction",), row.get("instruction"))
-    given = next((row[name] for name in _INPUT_NAMES if row.get(name) is not None), "")
-    data = _text(row, _INPUT_NAMES, given, empty=True)
+    given = next((row[name] for name in INPUT_NAMES if row.get(name) is not None), "")
+    data = _text(row, INPUT_NAMES, given, empty=True)
     output = _text(
         row, _OUTPUT_NAMES, next((row[name] for name in _OUTPUT_NAMES if name in row), None), empty=not answered
     )
@@ -106,7 +108,7 @@ def _text(row: Mapping[str, Any], names: tuple[str, ...], value: Any, *, empty: 
     raise ValueError(f'"{name}" must be text{"" if empty else " that is not empty"}, not {what}')
 
 
-def _unfolded(place: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | BadExample]]:
+def unfolded_rows(place: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] | BadExample]]:
     """The rows in one JSON value: itself, or the instances of a task."""
     if isinstance(value, BadExample):
         yield place, value
@@ -137,7 +139,13 @@ def _unfolded(place: str, value: Any) -> Iterator[tuple[str, Mapping[str, Any] |
         yield where, {"instruction": instruction, "input": fields.get("input", ""), "output": output}
 
 
-def _values(source: str, split: str) -> Iterator[tuple[str, Any]]:
+def source_values(source: str, split: str) -> Iterator[tuple[str, Any]]:
+    """The values of a file (JSON or JSONL) or of a hub data set, each with its place; no shape is asked for yet.
+
+    Raises:
+        FileNotFoundError: when there is no such file.
+        ValueError: when it is a directory, or not text.
+    """
     from rolewise.training.rows import rows_from_hub
 
     path = Path(source).expanduser()

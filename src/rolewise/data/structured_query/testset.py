@@ -11,6 +11,7 @@ from typing import Any
 from rolewise.attacks import CHATML, HACKED, MAIN_ATTACKS, Attack, Delimiters, attack_info, make_attack
 from rolewise.attacks.registry import AttackRole, closed
 from rolewise.data.structured_query.sources import Example, read_examples
+from rolewise.data.structured_query.turns import Turn, Via, check_turn, earlier_turn, in_turn
 from rolewise.samples import Payload, Position, Sample, audit, to_messages
 
 Row = dict[str, Any]
@@ -75,11 +76,17 @@ def evaluation_conditions(
     role: AttackRole = "data",
     position: Position | None = None,
     struq_compat: bool = False,
+    turn: Turn = "first",
+    via: Via = "data",
 ) -> Iterator[Row]:
     """Every sample clean, under each attack in order, and with the payload where it may be followed (the ceiling).
 
     The ceiling is one step of the hierarchy above the attack: the user turn where attacks are in the data, the system
     message where they are in the user turn.
+
+    In turn two, all conditions of a sample have the same ordinary exchange before their own turn, drawn by its seed and
+    id; the system message, if any, stays in front. Where the ceiling's payload is in the system message, that exchange
+    does not carry it out: the ceiling of turn two is for turn two.
 
     Messages end with the data: the answer is the model's to give. `meta` is the sample's `audit` with `condition`
     (clean, an attack's name or ceiling), `domain` (clean, in_domain, ood, secalign, custom or ceiling), `reference`
@@ -96,14 +103,18 @@ def evaluation_conditions(
         role: whose text the attacks are in.
         position: where in it, for the attacks that have no place of their own.
         struq_compat: repeat the accidents of StruQ's code in the attacks (the ceiling has none).
+        turn: `second` puts an ordinary, answered exchange before the sample's own turn.
+        via: `tool` makes the data the result of a tool that the assistant has called; it stays data.
 
     Raises:
-        ValueError: for an unknown or repeated attack, or a sample without a payload.
+        ValueError: for an unknown or repeated attack, another `turn` or `via`, or a sample without a payload.
     """
+    check_turn(turn, via)
     if repeated := sorted({name for name in attacks if list(attacks).count(name) > 1}):
         raise ValueError(f"attacks={tuple(attacks)} names {repeated[0]!r} twice; leave one out")
     made = [(name, _made(name, role, position, real, struq_compat)) for name in attacks]
-    return _conditions(samples, made, seed, payload, _in_user_turn if role == "data" else _in_system_message)
+    ceiling = _in_user_turn if role == "data" else _in_system_message
+    return _conditions(samples, made, seed, payload, ceiling, turn, via)
 
 
 def _made(name: str, role: AttackRole, position: Position | None, real: Delimiters, struq_compat: bool) -> Attack:
@@ -117,15 +128,28 @@ def _conditions(
     seed: int | str,
     payload: Payload | None,
     ceiling: Attack,
+    turn: Turn,
+    via: Via,
 ) -> Iterator[Row]:
     for sample in samples:
         if payload is not None:
             sample = replace(sample, payload=payload)
-        yield _row(sample, sample, CLEAN, CLEAN)
-        for name, attack in attacks:
-            attacked = attack(sample, _generator(seed, sample, name))
-            yield _row(attacked, sample, name, attack_info(name).domain)
-        yield _row(ceiling(sample, _generator(seed, sample, CEILING)), sample, CEILING, CEILING)
+        before = earlier_turn(sample, _generator(seed, sample, "earlier turn")) if turn == "second" else []
+        for name, domain, asked in _asked(sample, attacks, seed, ceiling):
+            yield {
+                "messages": in_turn(to_messages(asked, answer=False), before, via),
+                "meta": _meta(asked, sample, name, domain),
+            }
+
+
+def _asked(
+    sample: Sample, attacks: list[tuple[str, Attack]], seed: int | str, ceiling: Attack
+) -> Iterator[tuple[str, str, Sample]]:
+    """Each condition with its domain, and the sample under it."""
+    yield CLEAN, CLEAN, sample
+    for name, attack in attacks:
+        yield name, attack_info(name).domain, attack(sample, _generator(seed, sample, name))
+    yield CEILING, CEILING, ceiling(sample, _generator(seed, sample, CEILING))
 
 
 _in_user_turn = make_attack("naive", role="user")
@@ -140,12 +164,11 @@ def _generator(seed: int | str, sample: Sample, condition: str) -> Random:
     return Random(f"rolewise-sq:{seed}:{sample.id}:{condition}")
 
 
-def _row(sample: Sample, original: Sample, condition: str, domain: str) -> Row:
-    meta = {
+def _meta(sample: Sample, original: Sample, condition: str, domain: str) -> dict[str, Any]:
+    return {
         **audit(sample),
         "condition": condition,
         "domain": domain,
         "reference": original.answer.strip(),
         "data_chars": len(original.data),
     }
-    return {"messages": to_messages(sample, answer=False), "meta": meta}

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import queue
-import re
 import threading
 from collections.abc import Generator, Mapping
 from dataclasses import replace
 from typing import Any
 
 from rolewise.data.teacher.cache import AnswerCache
-from rolewise.data.teacher.checking import ASK_AGAIN, INSTALL, judged, read_answer, sent_schema
-from rolewise.data.teacher.config import TeacherConfig, check_url
-from rolewise.data.teacher.failures import Again, Failure, Lost, failure_of, pause, without_key
+from rolewise.data.teacher.checking import ASK_AGAIN, judged
+from rolewise.data.teacher.config import TeacherConfig
+from rolewise.data.teacher.endpoints import endpoint_of
+from rolewise.data.teacher.failures import Again, Failure, Lost, pause, without_key
 from rolewise.data.teacher.pace import Budget, Pace
 from rolewise.data.teacher.requests import Accepted, Answer, Reason, Rejected, Request, Result, estimated_prompt
 from rolewise.data.teacher.totals import Totals
-from rolewise.display import safe_text
 
 GRACE_SECONDS = 2.0
 """How long calls under way may go on when the run is stopped: they are paid for."""
@@ -51,26 +49,17 @@ class Asking:
         totals: counts calls and tokens.
 
     Raises:
-        ImportError: when openai is not installed; it names the extra.
+        ImportError: when the endpoint's library is not installed; it names the extra.
+        ValueError: when there is no such model, or the address is none.
     """
 
     def __init__(
         self, config: TeacherConfig, key: str, cache: AnswerCache, jobs: Mapping[str, Request], totals: Totals
     ) -> None:
-        try:
-            import openai
-        except ImportError as error:
-            raise ImportError(INSTALL) from error
-        self._openai = openai
         self._config, self._key, self._cache, self._totals = config, key, cache, totals
         self._jobs = iter(jobs.items())
         self._workers = min(config.concurrency, len(jobs))
-        base_url = config.base_url or os.environ.get("OPENAI_BASE_URL") or None
-        if base_url is not None:
-            check_url(base_url, "OPENAI_BASE_URL")
-        # Repetitions are ours, not the SDK's: they count towards the limits, and end when the run does.
-        self._client = openai.AsyncOpenAI(api_key=key, base_url=base_url, timeout=config.timeout, max_retries=0)
-        self._url = str(self._client.base_url).rstrip("/")
+        self._endpoint = endpoint_of(config, key)
         self._pace = Pace(config.requests_per_minute, config.tokens_per_minute)
         self._budget = Budget(config.budget_tokens, cache.tokens)
         self._given_up = 0
@@ -107,7 +96,7 @@ class Asking:
             self._loop.close()
 
     async def _ask_all(self) -> None:
-        async with self._client:
+        async with self._endpoint:
             stop: asyncio.Task[Any] = asyncio.create_task(self._stop.wait())
             left: set[asyncio.Task[Any]] = {asyncio.create_task(self._work()) for _ in range(self._workers)}
             failed: list[BaseException] = []
@@ -182,8 +171,8 @@ class Asking:
         tries = f"{self._config.max_retries + 1} tries"
         if self._given_up >= max(GIVEN_UP_IN_A_ROW, self._config.concurrency):
             raise ConnectionError(
-                f"{self._url} does not answer: {self._given_up} requests one after the other were given up after "
-                f"{tries} (the last one: {why}); what came is kept, run the same again when it is back"
+                f"{self._endpoint.name} does not answer: {self._given_up} requests one after the other were given up "
+                f"after {tries} (the last one: {why}); what came is kept, run the same again when it is back"
             )
         return Rejected(request=request, reason=Reason.GAVE_UP, detail=f"{tries}; the last one: {why}")
 
@@ -193,39 +182,15 @@ class Asking:
         self._calling.add(task)
         try:
             async with asyncio.timeout(self._config.timeout):  # the SDK's own starts anew with every byte
-                raw = await self._client.chat.completions.with_raw_response.create(**self._body(request))
-            answer = read_answer(raw.http_response.content, request)
-            if answer is None:
-                return Again(why="the server sent something other than a chat completion")
+                answer = await self._endpoint.answer(request)
+            if not isinstance(answer, Answer):
+                return answer
             quotable = {name: without_key(getattr(answer, name), self._key) for name in ("text", "refusal", "model")}
             answer = replace(answer, **quotable)
             self._cache.put(key, answer)
             self._totals.count(answer)
             return answer
-        except self._openai.APIStatusError as error:
-            return failure_of(error.status_code, error.body, error.response.headers, self._config, self._url, self._key)
-        except (self._openai.APITimeoutError, TimeoutError):
+        except TimeoutError:
             return Again(why=f"no answer within {self._config.timeout:g} seconds")
-        except self._openai.APIConnectionError as error:
-            cause = error.__cause__ or error
-            told = safe_text(str(cause).replace(self._key, "[key]")) or type(cause).__name__
-            return Again(why=f"no connection, or broken off: {told}")
         finally:
             self._calling.discard(task)
-
-    def _body(self, request: Request) -> dict[str, Any]:
-        config = self._config
-        body: dict[str, Any] = {
-            "model": config.model,
-            "messages": [dict(message) for message in request.messages],
-            config.max_tokens_name: config.max_tokens,
-        }
-        if config.temperature is not None:
-            body["temperature"] = config.temperature
-        if request.schema is not None and config.structured == "json_object":
-            body["response_format"] = {"type": "json_object"}
-        elif request.schema is not None and config.structured == "json_schema":
-            name = re.sub(r"[^A-Za-z0-9_-]", "_", request.prompt)[:64] or "answer"
-            schema = {"name": name, "schema": sent_schema(request.schema), "strict": True}
-            body["response_format"] = {"type": "json_schema", "json_schema": schema}
-        return body

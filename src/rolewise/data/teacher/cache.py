@@ -48,7 +48,7 @@ class AnswerCache:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
-            _lock(self._file, self.path)
+            lock_file(self._file, self.path)
             content = self._file.read()
             *whole, cut_short = content.split(b"\n")
             for line in whole:
@@ -112,7 +112,7 @@ def _in_the_way(path: Path) -> ValueError:
     return ValueError(f"{path} is in the way: it holds something other than a teacher's answers; move or delete it")
 
 
-def _lock(file: Any, path: Path) -> None:
+def lock_file(file: Any, path: Path) -> None:
     """Two runs on one cache would pay for the same answers."""
     try:
         import fcntl

@@ -17,6 +17,9 @@ class TeacherConfig:
 
     model: str
     """The model's name, as the endpoint knows it."""
+    provider: Literal["openai", "inspect"] = "openai"
+    """openai: an OpenAI-compatible endpoint. inspect: a model of inspect_ai, such as anthropic/... or vllm/..., whose
+    provider reads its key from an environment variable of its own."""
     base_url: str | None = None
     """Where the endpoint is, for instance http://localhost:8000/v1; by default $OPENAI_BASE_URL, or OpenAI's own."""
     api_key_variable: str = "OPENAI_API_KEY"

@@ -132,7 +132,8 @@ class Teacher:
                 yield key, result, True
         if not jobs:  # a run that has all its answers needs neither key nor SDK
             return
-        self._asking = Asking(self.config, _key(self.config), self._cache, jobs, self.totals)
+        key = _key(self.config) if self.config.provider == "openai" else ""
+        self._asking = Asking(self.config, key, self._cache, jobs, self.totals)
         try:
             with closing(self._asking.results()) as results:
                 for key, result in results:
