@@ -26,10 +26,10 @@ from inspect_ai.model import (
     ModelOutput,
     get_model,
 )
-from inspect_ai.tool import ToolCall, ToolInfo, ToolParams
+from inspect_ai.tool import ToolCall, ToolCallError
 
 import rolewise as rw
-from rolewise.evaluation.conversations import from_rolewise, read_tool_calls, to_rolewise
+from rolewise.evaluation.conversations import from_rolewise, to_rolewise
 from rolewise.evaluation.decoding import PromptTooLongError
 from rolewise.evaluation.probes import PROBES, make_probe
 from rolewise.evaluation.provider import RolewiseAPI
@@ -96,6 +96,9 @@ def test_messages_keep_their_structure() -> None:
         {"role": "tool", "content": "result", "name": "f", "tool_call_id": "1"},
         {"role": "user", "content": "u"},
     ]  # fmt: skip
+    failed = ChatMessageTool(content="half", tool_call_id="1", error=ToolCallError("timeout", "too slow"))
+    assert to_rolewise([failed])[0]["content"] == "too slow\nhalf", "an error hides nothing, and is data"
+    assert to_rolewise([failed.model_copy(update={"content": ""})])[0]["content"] == "too slow"
     with pytest.raises(ValueError, match=r"messages\[0\] has rolewise_role='system'"):
         to_rolewise([ChatMessageUser(content="x", metadata={"rolewise_role": "system"})])
     with pytest.raises(ValueError, match="image content; the rolewise provider takes text only"):
@@ -177,7 +180,11 @@ def test_options_of_a_request(api: RolewiseAPI) -> None:
     first = output.choices[0].logprobs.content[0]
     assert first.top_logprobs is not None
     assert first.logprob == pytest.approx(first.top_logprobs[0].logprob)
-    assert len(generate(api, CONVERSATION, num_choices=2, temperature=1.0).choices) == 2
+    choices = generate(api, CONVERSATION, num_choices=4, temperature=1.0, seed=1).choices
+    texts = [choice.message.text for choice in choices]
+    assert texts[0] == sampled[0], "the first choice is the answer to a single one"
+    assert texts[1] == generate(api, CONVERSATION, temperature=1.0, seed=2).completion
+    assert len(set(texts)) > 1, "choices of one seed differ"
     settled = generate(api, CONVERSATION, extra_body={"rolewise": {"settled_by": full[:1]}})
     assert full.startswith(settled.completion)
 
@@ -188,6 +195,9 @@ def test_options_of_a_request(api: RolewiseAPI) -> None:
         ({"presence_penalty": 0.5}, "has no presence_penalty"),
         ({"logit_bias": {1: 1.0}}, "has no logit_bias"),
         ({"extra_body": {"rolewise": {"settle": "x"}}}, "unknown option 'settle'"),
+        ({"extra_body": {"chat_template_kwargs": {}}}, "has no 'chat_template_kwargs' in extra_body"),
+        ({"reasoning_effort": "low"}, "has no reasoning_effort"),
+        ({"parallel_tool_calls": False}, "cannot keep a model to one tool call"),
         ({"top_p": 0.0}, "top_p=0"),
     ],
 )
@@ -218,11 +228,14 @@ def test_arguments_of_the_model(directory: Path) -> None:
         provider(directory, prob="scale-0")
     with pytest.raises(ValueError, match="unknown probe 'data_as_user': did you mean 'data-as-user'"):
         provider(directory, probe="data_as_user")
+    with pytest.raises(ValueError, match="tool_format='hermes' must be one of auto, plain"):
+        provider(directory, tool_format="hermes")
     with pytest.raises(ValueError, match="sets the scale itself"):
         provider(directory, probe="scale-0", scale=0.5)
     assert provider(directory, scale=0.5, dtype="float32", device="cpu").model.segment_scale == 0.5
     short = provider(directory, max_new_tokens=2)
     assert short.max_tokens() == 2
+    assert asyncio.run(short.count_text_tokens("red <|im_end|>")) > 2, "a control token's name is text"
 
 
 def test_probes_are_mappings_of_segment_ids(directory: Path, api: RolewiseAPI) -> None:
@@ -265,20 +278,6 @@ def test_the_likelihood_of_a_reference_counts_the_answer_alone(api: RolewiseAPI)
     assert 2 < len(own) < len(encoding.input_ids) / 2
     expected = sum(float(chances[place - 1, encoding.input_ids[place]]) for place in own) / len(own)
     assert value == pytest.approx(expected, abs=1e-4)
-
-
-def test_tool_calls_are_read() -> None:
-    text, calls = read_tool_calls('Let me see. <tool_call>{"name": "f", "arguments": {"x": 1}}</tool_call>')
-    assert (text, calls[0].function, calls[0].arguments) == ("Let me see.", "f", {"x": 1})
-    text, calls = read_tool_calls("<tool_call>nonsense</tool_call><tool_call>[1]")
-    assert [call.parse_error is not None for call in calls] == [True, True]
-    assert read_tool_calls(" as it is ") == (" as it is ", [])
-
-
-def test_tools_are_told_to_the_model(api: RolewiseAPI) -> None:
-    tool = ToolInfo(name="look", description="look it up", parameters=ToolParams())
-    with pytest.raises(ValueError, match="tool"):
-        generate(api, CONVERSATION, tools=[tool])  # this tiny template renders no tools, and says so
 
 
 def test_the_worker_tells_errors_to_those_they_concern() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +23,7 @@ ROLE_KEY = "rolewise_role"
 def to_rolewise(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """inspect_ai's messages as OpenAI-style dicts with our roles.
 
-    A tool's result is DATA, and so is a user message whose metadata says `{"rolewise_role": "data"}`.
+    A tool's result is DATA, its error too, and so is a user message whose metadata says `{"rolewise_role": "data"}`.
 
     Raises:
         ValueError: for content that is not text, or another `rolewise_role`.
@@ -53,14 +52,20 @@ def _to_rolewise(number: int, message: ChatMessage) -> dict[str, Any]:
                 for call in message.tool_calls
             ]
     if isinstance(message, ChatMessageTool):
-        if message.error is not None and not content:
-            content = message.error.message
+        if message.error is not None:
+            content = _joined(message.error.message, content)
         found |= {
             key: value for key, value in (("name", message.function), ("tool_call_id", message.tool_call_id)) if value
         }
     if content or "tool_calls" not in found:
         found["content"] = content
     return found
+
+
+def _joined(first: str, content: str | list[dict[str, str]]) -> str | list[dict[str, str]]:
+    if isinstance(content, list):
+        return [{"type": "text", "text": f"{first}\n"}, *content]
+    return f"{first}\n{content}" if content else first
 
 
 def _content(number: int, message: ChatMessage) -> tuple[str | list[dict[str, str]], str]:
@@ -91,34 +96,6 @@ def to_schemas(tools: Sequence[ToolInfo]) -> list[dict[str, Any]]:
         }
         for tool in tools
     ]
-
-
-_CALL_BEGIN, _CALL_END = "<tool_call>", "</tool_call>"
-
-
-def read_tool_calls(text: str) -> tuple[str, list[ToolCall]]:
-    """An answer's text without its calls, and the calls, in the form that Hermes and Qwen templates teach.
-
-    That is `<tool_call>{"name": ..., "arguments": {...}}</tool_call>`; a call that is not valid JSON is returned
-    with its error, for inspect_ai to show to the model.
-    """
-    calls: list[ToolCall] = []
-    rest: list[str] = []
-    while _CALL_BEGIN in text:
-        before, _, text = text.partition(_CALL_BEGIN)
-        rest.append(before)
-        body, _, text = text.partition(_CALL_END)
-        calls.append(_call(body.strip(), len(calls)))
-    return "".join([*rest, text]).strip() if calls else text, calls
-
-
-def _call(body: str, number: int) -> ToolCall:
-    id = f"call_{number}"
-    try:
-        value = json.loads(body)
-        return ToolCall(id=id, function=str(value["name"]), arguments=dict(value.get("arguments") or {}))
-    except (ValueError, KeyError, TypeError) as error:
-        return ToolCall(id=id, function="unknown", arguments={}, parse_error=f"not a tool call in JSON: {error}")
 
 
 def from_rolewise(

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any, cast
 
 import anyio
@@ -16,6 +17,9 @@ from inspect_ai.model import (
     ChatCompletionChoice,
     ChatMessage,
     ChatMessageAssistant,
+    Content,
+    ContentReasoning,
+    ContentText,
     GenerateConfig,
     Logprob,
     Logprobs,
@@ -25,21 +29,24 @@ from inspect_ai.model import (
     StopReason,
     TopLogprob,
 )
-from inspect_ai.tool import ToolChoice, ToolInfo
+from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
-from rolewise.evaluation.conversations import read_tool_calls, to_rolewise, to_schemas
+from rolewise.evaluation.conversations import to_rolewise, to_schemas
 from rolewise.evaluation.decoding import Answer, PromptTooLongError, Request
 from rolewise.evaluation.probes import make_probe
 from rolewise.evaluation.refusals import TOO_LONG_KEY
+from rolewise.evaluation.tool_format import CHOICES, Said, ToolFormat, split_thoughts, tool_format
 from rolewise.evaluation.watching import tell_wrote
 from rolewise.evaluation.worker import Job, Worker
+from rolewise.roles import Role
 
 OPTIONS_KEY = "rolewise"
 """Where `extra_body` of a request has options of this provider: `{"rolewise": {"settled_by": "hacked"}}`."""
 
-_ARGUMENTS = ("batch_size", "scale", "probe", "device", "dtype", "max_new_tokens")
+_ARGUMENTS = ("batch_size", "scale", "probe", "device", "dtype", "max_new_tokens", "tool_format")
 _REFUSED = ("logit_bias", "frequency_penalty", "presence_penalty", "best_of", "response_schema", "prompt_logprobs",
-            "reasoning_tokens")  # fmt: skip
+            "reasoning_tokens", "reasoning_effort", "reasoning_mode", "reasoning_summary", "effort", "verbosity",
+            "modalities", "fallback_models")  # fmt: skip
 _WINDOW_BATCHES = 8
 """Batches that are collected before work begins: more rows share more prefixes, and are of more equal length."""
 
@@ -55,6 +62,8 @@ class RolewiseAPI(ModelAPI):
         device: where the model runs (an accelerator if there is one).
         dtype: of the weights ("auto").
         max_new_tokens: the most tokens of an answer for which a task sets no limit (256).
+        tool_format: how the model is told of tools: "auto" (its chat template's way, or a plain one where it has
+            none) or "plain".
 
     Raises:
         ValueError: for an unknown model argument or probe, besides what `rolewise.load` raises.
@@ -81,6 +90,10 @@ class RolewiseAPI(ModelAPI):
 
         self.batch_size = int(model_args.get("batch_size", 32))
         self._max_new_tokens = int(model_args.get("max_new_tokens", 256))
+        self._tool_choice = str(model_args.get("tool_format", "auto"))
+        if self._tool_choice not in CHOICES:
+            raise ValueError(f"tool_format={self._tool_choice!r} must be one of {', '.join(CHOICES)}")
+        self._tool_format: ToolFormat | None = None
         self.model, self.tokenizer = load(model_name, dtype=model_args.get("dtype", "auto"))
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         self.model.to(cast("Any", model_args.get("device") or accelerator or "cpu"))
@@ -110,18 +123,25 @@ class RolewiseAPI(ModelAPI):
             ValueError: when the conversation cannot be rendered, or an option is not supported; it names which.
         """
         began = time.monotonic()
-        request = self._request(input, [] if tool_choice == "none" else tools, config)
+        if tool_choice not in ("auto", "none"):
+            raise ValueError(
+                f"the rolewise provider cannot force a tool call (tool_choice={tool_choice!r}); use 'auto' or 'none'"
+            )
+        tools = [] if tool_choice == "none" else tools
+        request = self._request(input, tools, config)
         try:
             self.engine.room_for(request)
         except PromptTooLongError as error:
             return self._too_long(error)
-        count = config.num_choices or 1
-        answers = [await _result(future) for future in [self._worker.submit("generate", request) for _ in range(count)]]
+        seeds = [None if config.seed is None else config.seed + choice for choice in range(config.num_choices or 1)]
+        futures = [self._worker.submit("generate", replace(request, seed=seed)) for seed in seeds]
+        answers = [await _result(future) for future in futures]
+        called = sum(len(message.tool_calls or ()) for message in input if isinstance(message, ChatMessageAssistant))
         written = sum(len(answer.token_ids) for answer in answers)
         read = len(request.input_ids)
         return ModelOutput(
             model=self.model_name,
-            choices=[self._choice(answer, bool(tools)) for answer in answers],
+            choices=[self._choice(answer, request, to_schemas(tools), called) for answer in answers],
             usage=ModelUsage(input_tokens=read, output_tokens=written, total_tokens=read + written),
             time=time.monotonic() - began,
         )
@@ -135,7 +155,8 @@ class RolewiseAPI(ModelAPI):
         """
         from rolewise.rendering import render
 
-        conversation = [*to_rolewise(messages), {"role": "assistant", "content": answer}]
+        asked, _ = self._conversation(messages, ())
+        conversation = [*asked, {"role": "assistant", "content": answer}]
         encoding = render(self.tokenizer, conversation, scheme=self.model.role_scheme, train_on="last")
         ids, segments = encoding.input_ids, self.probe(encoding.segment_ids)
         if (positions := self.engine.positions) is not None and len(ids) > positions:
@@ -147,13 +168,20 @@ class RolewiseAPI(ModelAPI):
 
         if refused := [name for name in _REFUSED if getattr(config, name, None) not in (None, 0, 0.0)]:
             raise ValueError(f"the rolewise provider has no {refused[0]}; leave it out")
+        if config.parallel_tool_calls is False:
+            raise ValueError(
+                "the rolewise provider cannot keep a model to one tool call; leave parallel_tool_calls out"
+            )
+        messages, schemas = self._conversation(input, tools)
         encoding = render(
             self.tokenizer,
-            to_rolewise(input),
-            tools=to_schemas(tools) or None,
+            messages,
+            tools=schemas,
             add_generation_prompt=True,
             scheme=self.model.role_scheme,
         )
+        if unknown := sorted((config.extra_body or {}).keys() - {OPTIONS_KEY}):
+            raise ValueError(f"the rolewise provider has no {unknown[0]!r} in extra_body; there is {OPTIONS_KEY!r}")
         options: dict[str, Any] = (config.extra_body or {}).get(OPTIONS_KEY, {})
         if unknown := sorted(options.keys() - {"settled_by"}):
             raise ValueError(f"unknown option {unknown[0]!r} in extra_body[{OPTIONS_KEY!r}]; there is settled_by")
@@ -187,15 +215,64 @@ class RolewiseAPI(ModelAPI):
         output.metadata = {TOO_LONG_KEY: {"tokens": error.tokens, "positions": error.positions}}
         return output
 
-    def _choice(self, answer: Answer, with_tools: bool) -> ChatCompletionChoice:
-        text, calls = read_tool_calls(answer.text) if with_tools else (answer.text, [])
+    def _conversation(
+        self, input: Sequence[ChatMessage], tools: Sequence[ToolInfo]
+    ) -> tuple[list[dict[str, Any]], list[dict[str, Any]] | None]:
+        """Messages and tools as `render` takes them."""
+        messages = to_rolewise(input)
+        if tools or any("tool_calls" in message for message in messages):
+            return self._tools().prompt(messages, to_schemas(tools))
+        return messages, None
+
+    def _tools(self) -> ToolFormat:
+        # Found out when it is first needed: most evaluations have no tools.
+        if self._tool_format is None:
+            self._tool_format = tool_format(self.tokenizer, self._tool_choice)
+        return self._tool_format
+
+    def _said(self, answer: Answer, request: Request, schemas: Sequence[Mapping[str, Any]]) -> Said:
+        output = self.model.role_scheme.row(Role.OUTPUT)
+        at = len(request.segment_ids)
+        while at and request.segment_ids[at - 1] == output:
+            at -= 1
+        opening = str(self.tokenizer.decode(list(request.input_ids[at:])))
+        if not schemas:
+            # What may settle a row early is judged by all that was written, so that stopping early changes no score.
+            split = None if request.settled_by is not None else split_thoughts(answer.text, opening)
+            return Said(answer.text) if split is None else Said(split[1], split[0])
+        written = str(self.tokenizer.decode(answer.token_ids))
+        for stop in request.stop:
+            written = written.partition(stop)[0]
+        said = self._tools().read(written, opening, schemas)
+        return replace(said, text=self._without_special(said.text), thoughts=self._without_special(said.thoughts))
+
+    def _without_special(self, text: str) -> str:
+        for token in self.tokenizer.all_special_tokens:
+            text = text.replace(token, "")
+        return text
+
+    def _choice(
+        self, answer: Answer, request: Request, schemas: Sequence[Mapping[str, Any]], called: int
+    ) -> ChatCompletionChoice:
+        """An answer as inspect_ai has it; `called` calls were made in the conversation before."""
+        said = self._said(answer, request, schemas)
+        # Counted, so that the same conversation is rendered alike each time; nine letters and digits, as Mistral wants.
+        calls = [
+            ToolCall(f"call{number:05d}", call.function, call.arguments, parse_error=call.error)
+            for number, call in enumerate(said.calls, start=called)
+        ]
         reason: StopReason = "stop" if answer.ending in ("stop", "settled") else answer.ending
-        if calls:
+        metadata: dict[str, Any] = {"rolewise_ending": answer.ending}
+        if calls and reason == "stop":
             reason = "tool_calls"
+        if any(call.error for call in said.calls):
+            metadata["rolewise_written"] = answer.text
+        content: str | list[Content] = said.text
+        if said.thoughts:
+            content = [ContentReasoning(reasoning=said.thoughts), ContentText(text=said.text)]
         message = ChatMessageAssistant(
-            content=text, tool_calls=calls or None, model=self.model_name, source="generate",
-            metadata={"rolewise_ending": answer.ending},
-        )  # fmt: skip
+            content=content, tool_calls=calls or None, model=self.model_name, source="generate", metadata=metadata
+        )
         return ChatCompletionChoice(message=message, stop_reason=reason, logprobs=self._logprobs(answer))
 
     def _logprobs(self, answer: Answer) -> Logprobs | None:
@@ -216,6 +293,14 @@ class RolewiseAPI(ModelAPI):
             ]
         )
 
+    async def count_text_tokens(self, text: str) -> int:
+        """How many tokens of the model's a text has; inspect_ai's own estimate needs a download."""
+        return len(await self.tokenize(text))
+
+    async def tokenize(self, text: str) -> list[int]:
+        """The model's tokens of a text, control tokens as text."""
+        return list(self.tokenizer.encode(text, add_special_tokens=False, split_special_tokens=True))
+
     def max_tokens(self) -> int | None:
         """The most tokens of an answer for which a task sets no limit."""
         return self._max_new_tokens
@@ -223,6 +308,22 @@ class RolewiseAPI(ModelAPI):
     def max_connections(self) -> int:
         """How many requests inspect_ai should keep going: several batches' worth."""
         return self.batch_size * _WINDOW_BATCHES
+
+    def collapse_system_messages(self) -> bool:
+        """Templates know one system message; those that follow one another are joined."""
+        return True
+
+    def collapse_user_messages(self) -> bool:
+        """Never: what a message's metadata says is data would become the user's, or the other way round."""
+        return False
+
+    def tool_result_images(self) -> bool:
+        """They stay in the tool's result, where they are refused; inspect_ai would make them the user's."""
+        return True
+
+    def tool_result_documents(self) -> bool:
+        """As images."""
+        return True
 
     def connection_key(self) -> str:
         """Each model has connections of its own."""
