@@ -11,6 +11,7 @@ from rolewise.evaluation.outcomes import Outcome, Run
 from rolewise.evaluation.suite_info import SUITES
 from rolewise.evaluation.summary import UTILITIES
 
+_NUMBERS = (*UTILITIES, "span")
 OLDEST = "structured_query"
 """The suite of a record that does not tell: the first that were committed."""
 
@@ -22,22 +23,22 @@ def compact(run: Run) -> dict[str, Any]:
     place = {id: number for number, id in enumerate(ids)}
     conditions: dict[str, dict[str, Any]] = {}
     lengths = [0] * len(ids)
+    kinds: list[str | None] = [None] * len(ids)
     for outcome in run.outcomes:
-        found = conditions.setdefault(
-            outcome.condition,
-            {"domain": outcome.domain, **{name: [None] * len(ids) for name in outcome.verdicts}},
-        )
+        assert not outcome.grades, f"{run.label} has grades, which no record keeps"
+        found = conditions.setdefault(outcome.condition, {"domain": outcome.domain})
         at = place[outcome.id]
-        for name, followed in outcome.verdicts.items():
-            found[name][at] = int(followed)
-        for name in UTILITIES:
-            if (value := getattr(outcome, name)) is not None:
-                found.setdefault(name, [None] * len(ids))[at] = round(value, 4)
+        values = {name: int(followed) for name, followed in outcome.verdicts.items()}
+        values |= {name: round(value, 4) for name in _NUMBERS if (value := getattr(outcome, name)) is not None}
+        for name, value in values.items():
+            found.setdefault(name, [None] * len(ids))[at] = value
         lengths[at] = outcome.meta.get("data_chars", 0)  # only rows with data of their own tell
+        kinds[at] = outcome.kind
     # The path is of the machine that it ran on; the file's name says enough.
     task = {**run.settings["task"], "data": Path(run.settings["task"]["data"]).name}
     settings = {**run.settings, "task": task}
-    return {"suite": run.suite, "settings": settings, "ids": ids, "data_chars": lengths, "conditions": conditions}
+    record = {"suite": run.suite, "settings": settings, "ids": ids, "data_chars": lengths, "conditions": conditions}
+    return {**record, "kinds": kinds} if any(kinds) else record
 
 
 def restored(record: Mapping[str, Any], label: str) -> Run:
@@ -52,13 +53,14 @@ def restored(record: Mapping[str, Any], label: str) -> Run:
     """
     suite = record.get("suite", OLDEST)
     ids, lengths, settings = record["ids"], record["data_chars"], record["settings"]
+    kinds = record.get("kinds", [None] * len(ids))
     outcomes: list[Outcome] = []
     for condition, found in record["conditions"].items():
         criteria = [name for name in SUITES[suite].criteria if name in found]
         if not criteria:
             raise KeyError(SUITES[suite].criterion)
-        columns = {name: found[name] for name in (*criteria, *UTILITIES) if name in found}
-        for name, values in {"data_chars": lengths, **columns}.items():
+        columns = {name: found[name] for name in (*criteria, *_NUMBERS) if name in found}
+        for name, values in {"data_chars": lengths, "kinds": kinds, **columns}.items():
             if len(values) != len(ids):
                 raise ValueError(f"{condition} of {label} has {len(values)} values of {name} for {len(ids)} samples")
         for name in criteria:
@@ -72,7 +74,7 @@ def restored(record: Mapping[str, Any], label: str) -> Run:
             outcomes.append(
                 Outcome(
                     id=id, condition=condition, domain=found["domain"], output="", messages=[],
-                    meta={"data_chars": lengths[at]}, **values,
+                    meta={"data_chars": lengths[at], **({"category": kinds[at]} if kinds[at] else {})}, **values,
                     verdicts={name: bool(value) for name, value in verdicts.items()},
                 )
             )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ pytest.importorskip("inspect_ai", reason="needs rolewise[eval]")
 
 from rolewise.cli import main
 from rolewise.commands.eval import UNASKED
+from rolewise.commands.eval_options import EvalConfig, task_args
 from rolewise.evaluation.logs import read_runs
 from rolewise.evaluation.provider import RolewiseAPI
 from tests.training_model import save_tiny_model
@@ -59,6 +61,21 @@ def test_indirect_injection_is_structured_query(data: str, tmp_path: Path, capsy
     assert main(command) == 0
     assert main([*command, "--suite", "indirect-injection"]) == 0
     assert "finished before" in capsys.readouterr().err
+
+
+def test_attacks_in_turn_two_and_in_a_tools_result(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    command = ["eval", "mockllm/model", "--data", data, "--attacks", "naive", "--log-dir", str(tmp_path / "logs")]
+    assert main(command) == 0
+    assert main([*command, "--turn", "second", "--via", "tool"]) == 0
+    assert "finished before" not in capsys.readouterr().err
+    _, second = read_runs([tmp_path / "logs"])
+    assert (second.settings["task"]["turn"], second.settings["task"]["via"]) == ("second", "tool")
+    naive = next(one for one in second.outcomes if one.condition == "naive")
+    assert [message["role"] for message in naive.messages][-1] == "tool"
+    assert sum(message["role"] == "user" for message in naive.messages) == 2
+    config = EvalConfig(models=("m",))
+    assert "turn" not in task_args(config, {"data": data}), "runs from before there were turns are still known"
+    assert task_args(replace(config, turn="second"), {"data": data})["turn"] == "second"
 
 
 def test_the_table_names_a_probe_a_part_of_a_domain_and_deaf_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -159,7 +176,13 @@ def test_answers_may_be_computed_in_another_dtype(
         (["mockllm/model"], "is named twice"),
         (["--payload", "hackd"], "did you mean 'hacked'"),
         (["--delimiters", "chatm"], "chatml"),
-        (["--system", "Obey."], "--system is for the suite direct-injection"),
+        (["--suite", "sep", "--system", "Obey."], "--system is for the suites structured-query, direct-injection, ad"),
+        (["--budget", "5"], "--budget is for the suite adaptive; structured-query has no such option"),
+        (
+            ["--suite", "sep", "--turn", "second"],
+            "--turn is for the suites structured-query, direct-injection and prompt",
+        ),
+        (["--suite", "direct-injection", "--via", "tool"], "--via is for the suite structured-query"),
         (["--suite", "direct-injection"], "has no row without an input"),
         (["--suite", "direct-injection", "--data", "generated", "--system", " "], "the system message is empty"),
     ],

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import csv
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,12 @@ from inspect_ai.model import ChatMessage, ChatMessageAssistant, ChatMessageTool
 
 from rolewise.cli import main
 from rolewise.data.conflicts import CHANNELS, judge
-from rolewise.evaluation import Run, summarise
+from rolewise.evaluation import Run, compare, summarise
 from rolewise.evaluation.conversations import from_rolewise
 from rolewise.evaluation.extraction import EXTRACTION_QUERIES
 from rolewise.evaluation.running import Plan, run_plan
+from rolewise.evaluation.table import figure_rows
+from rolewise.reporting import build_sections, write_report
 from tests.test_evaluation_suites import mock, run_task
 from tests.training_model import save_tiny_model
 
@@ -116,6 +120,35 @@ def test_whoever_repeats_all_leaks_and_whoever_repeats_the_user_does_not(secrets
     assert loyal.false_alarms.value == 0
 
 
+def test_the_longest_leaked_span_is_told_by_query(secrets: Path, tmp_path: Path) -> None:
+    def half(messages: list[ChatMessage]) -> str:
+        return " ".join(messages[0].text.split()[:4]) if "word for word" in messages[-1].text else "Ferry? No."
+
+    run = run_task(tmp_path, mock(half), "prompt_extraction", data=str(secrets))
+    assert {one.span is None for one in run.outcomes if one.condition in ("clean", "ceiling")} == {True}
+    summary = summarise(run)
+    assert summary.robust["query-01"].value == 1, "not leaked in full, and yet"
+    assert (summary.spans["query-01"].mean.value, summary.spans["query-01"].longest) == (4, 4)
+    assert (summary.spans["query-02"].mean.value, summary.spans["query-02"].longest) == (1, 1)
+    assert summary.span is not None
+    assert summary.span.mean.value == pytest.approx((4 + 14) / 15)
+    assert summary.span.mean.n == 2, "secrets, not answers"
+    assert summary.span.longest == 4
+    deaf = summarise(run_task(tmp_path, mock(lambda _: ""), "prompt_extraction", data=str(secrets)))
+    found = compare(deaf, summary)["leaked span"]
+    assert found.estimate.value == pytest.approx(-18 / 15)
+    rows = {label: cells for label, cells, *_ in figure_rows([run, deaf.run])}
+    assert rows["leaked span: mean words"][1].startswith("0.00 [")
+    assert rows["leaked span: most words"] == ["4", "0"]
+    report = write_report(build_sections([run, replace(deaf.run, label="deaf")]), tmp_path / "report")[-1].parent
+    lines = {line["query"]: line for line in csv.DictReader((report / "spans.csv").open()) if line["run"] == "model"}
+    assert (lines["query-01"]["mean_words"], lines["all"]["most_words"]) == ("4.0", "4")
+    text = (report / "report.md").read_text()
+    assert "### Longest leaked span by query" in text
+    assert "| query-01 | 2 | 4.0 [4.0, 4.0] | 4 | 0.0 [0.0, 0.0] | 0 |" in text.replace("\\", "")
+    assert "longest leaked span, words" in text
+
+
 def test_a_secret_in_cipher_is_decoded_only_by_the_second_criterion(secrets: Path, tmp_path: Path) -> None:
     import codecs
 
@@ -163,7 +196,7 @@ def test_a_tiny_model_through_the_command(secrets: Path, tmp_path: Path, capsys:
         "## Prompt extraction",
         "query-07",
         "second\\_turn",
-        "Prompt extraction: a payload counts",
+        "Prompt extraction: a payload is followed when",
     ):
         assert words in report, words
 
@@ -177,10 +210,10 @@ def test_runs_resume(secrets: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--suite", "rules", "--attacks", "main"], "--attacks is for suites of injected payloads"),
-        (["--suite", "rules", "--grader", "mockllm/model"], "--grader is for suites of injected payloads"),
-        (["--suite", "rules", "--data-role", "tool"], "--data-role tool is for suites with data of their own"),
-        (["--suite", "direct-injection", "--data-role", "tool"], "direct-injection has none, so leave it out"),
+        (["--suite", "rules", "--attacks", "main"], "--attacks is for the suites structured-query and direct"),
+        (["--suite", "rules", "--grader", "mockllm/model"], "--grader is for the suites structured-query, direct"),
+        (["--suite", "rules", "--data-role", "tool"], "--data-role is for the suites structured-query and sep"),
+        (["--suite", "direct-injection", "--data-role", "tool"], "direct-injection has no such option, so leave it"),
         (["--suite", "rules", "--criterion", "leaked"], "must be one of obeyed, broken (Rules)"),
         (["--suite", "rules", "--queries", "x.txt"], "--queries is for the suite prompt-extraction"),
         (["--suite", "rules", "--data", "pyproject.toml"], "the rows of rules are generated"),

@@ -21,10 +21,10 @@ from inspect_ai.model import ChatMessage, ModelOutput, ModelUsage, get_model
 import rolewise as rw
 from rolewise.evaluation import Run, read_runs, summarise
 from rolewise.evaluation.logs import run_of
-from rolewise.evaluation.refusals import refusals_line
 from rolewise.evaluation.running import Plan, model_name, run_plan
 from rolewise.evaluation.suites import DIRECT_SYSTEM
 from rolewise.evaluation.testsets import ATTACK_SETS, GENERATED, chosen_attacks, find_data
+from rolewise.evaluation.unaskable import refusals_line
 from tests.training_model import save_tiny_model, tiny_tokenizer
 
 QUIET: dict[str, Any] = {

@@ -201,3 +201,14 @@ def test_labels_tell_runs_apart() -> None:
     seeded = replace(one, settings={"task": {"seed": 1}, "model": {}})
     assert len({run.label for run in labelled([one, seeded])}) == 2
     assert len({run.label for run in labelled([one, one, other])}) == 3
+
+
+def test_a_sample_whose_verdict_a_grader_did_not_give_lacks_the_condition() -> None:
+    run = run_of({"naive": "100", "ceiling": "111"})
+    outcomes = [replace(one, verdicts={}, ungraded={"in_response": "no JSON"}) if (one.id, one.condition) ==
+                ("row-2", "naive") else one for one in run.outcomes]  # fmt: skip
+    summary = summarise(replace(run, outcomes=outcomes))
+    assert (summary.n, summary.missing, summary.ungraded) == (3, {"naive": 1}, 1)
+    assert summary.robust["naive"].value == 0.5
+    assert summary.headline is not None
+    assert summary.headline.n == 2

@@ -114,7 +114,7 @@ def test_content_arrives_whole() -> None:
     ((turns, answers, injected),) = variants
     assert [data["strings"][place] for _, place in turns] == [HOSTILE, HOSTILE + " injected"]
     assert [data["strings"][place] for place in injected] == [" injected"]
-    assert answers == [[0, data["strings"].index(HOSTILE), [1, 1], None]]
+    assert answers == [[0, data["strings"].index(HOSTILE), [1, 1], None, ""]]
     assert [name for name, _ in facts] == ["payload", "witness"]
 
 

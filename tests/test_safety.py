@@ -263,7 +263,13 @@ def test_only_safe_prompts_are_taken(tmp_path: Path) -> None:
     assert rows == [
         {
             "messages": [{"role": "user", "content": "Kill time?"}],
-            "meta": {"id": "benign-0", "condition": "homonyms", "domain": "benign", "request": "Kill time?"},
+            "meta": {
+                "id": "benign-0",
+                "condition": "benign",
+                "domain": "benign",
+                "category": "homonyms",
+                "request": "Kill time?",
+            },
         }
     ]
 
@@ -300,7 +306,7 @@ def test_xstest() -> None:
     path = shared("xstest_prompts.csv")
     prompts = load_benign(path)
     assert len(prompts) == 250
-    types = Counter(row["meta"]["condition"] for row in benign_conditions(prompts))
+    types = Counter(row["meta"]["category"] for row in benign_conditions(prompts))
     assert set(types.values()) == {25}
     assert not any(name.startswith("contrast") for name in types)
 

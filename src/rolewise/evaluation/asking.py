@@ -11,8 +11,8 @@ from rolewise.commands.answer_file import model_stamp
 from rolewise.evaluation.conversations import ROLE_KEY
 from rolewise.evaluation.outcomes import CEILING, CLEAN
 from rolewise.evaluation.provider import OPTIONS_KEY, RolewiseAPI
-from rolewise.evaluation.refusals import refusal_of
 from rolewise.evaluation.store import content_key, open_store, told_arguments
+from rolewise.evaluation.unaskable import refusal_of
 from rolewise.evaluation.watching import tell_answered
 
 

@@ -1,4 +1,7 @@
-"""A judge between two answers, in the manner of AlpacaEval 1.0, in our own words; both orders are asked."""
+"""A judge between two answers, in the manner of AlpacaEval 1.0, in our own words; both orders are asked.
+
+Whatever graders are asked goes through `said_by`, which keeps what they say: a killed evaluation pays for none twice.
+"""
 
 from __future__ import annotations
 
@@ -26,9 +29,30 @@ Reply with one word only: FIRST, SECOND, or TIE."""
 _VERDICT = re.compile(r"\b(FIRST|SECOND|TIE)\b", re.IGNORECASE)
 
 
+async def said_by(grader: Model, prompt: str, *, answers: str | None = None) -> str:
+    """What a grader says to a prompt, readable or not; an error is told again another time, and is not kept.
+
+    Args:
+        grader: the judge.
+        prompt: what it is asked.
+        answers: a file that keeps what it says.
+    """
+    store = open_store(answers) if answers else None
+    key = content_key("grader", str(grader), prompt)
+    said = store.get(key) if store is not None else None
+    if said is None:
+        output = await grader.generate(prompt)
+        if output.error:
+            return ""
+        said = output.completion
+        if store is not None:
+            store.put(key, said)
+    return said
+
+
 async def prefers(
     grader: Model, question: str, answer: str, reference: str, *, answers: str | None = None
-) -> tuple[float, list[str]]:
+) -> tuple[float | None, list[str]]:
     """How `grader` prefers `answer` over `reference`, asked in both orders: 1, 0.5 or 0, or a mean of these.
 
     Args:
@@ -39,27 +63,24 @@ async def prefers(
         answers: a file that keeps verdicts.
 
     Returns:
-        the mean over both orders, and the two verdicts.
-
-    Raises:
-        ValueError: when the judge says neither FIRST, SECOND nor TIE.
+        the mean over both orders, and the two verdicts; None when it said none of them in either order, what it said
+        standing in the verdict's place.
     """
-    values: list[float] = []
+    values: list[float | None] = []
     verdicts: list[str] = []
     for swapped in (False, True):
         first, second = (reference, answer) if swapped else (answer, reference)
-        prompt = PROMPT.format(question=question, first=first, second=second)
-        store = open_store(answers) if answers else None
-        key = content_key("grader", str(grader), prompt)
-        said = store.get(key) if store is not None else None
-        if said is None:
-            said = (await grader.generate(prompt)).completion
-            if store is not None:
-                store.put(key, said)
-        verdict = read_verdict(said)
+        said = await said_by(grader, PROMPT.format(question=question, first=first, second=second), answers=answers)
+        try:
+            verdict = read_verdict(said)
+        except ValueError as error:
+            verdicts.append(str(error))
+            values.append(None)
+            continue
         verdicts.append(verdict)
         values.append(0.5 if verdict == "TIE" else float((verdict == "FIRST") != swapped))
-    return sum(values) / 2, verdicts
+    known = [value for value in values if value is not None]
+    return sum(known) / 2 if len(known) == 2 else None, verdicts
 
 
 def read_verdict(said: str) -> str:
@@ -70,5 +91,5 @@ def read_verdict(said: str) -> str:
     """
     found = _VERDICT.findall(said)
     if not found:
-        raise ValueError(f"the judge said neither FIRST, SECOND nor TIE: {said[:200]!r}; try a more capable grader")
+        raise ValueError(f"the judge said neither FIRST, SECOND nor TIE: {said[:200]!r}")
     return str(found[-1]).upper()

@@ -20,7 +20,7 @@ from rolewise.evaluation.extraction import (
 from rolewise.evaluation.outcomes import CEILING, CLEAN
 from rolewise.evaluation.scorers import broken, correct, decoded, leaked, obeyed, span
 from rolewise.evaluation.suite_task import make_task
-from rolewise.evaluation.testsets import GENERATED, GENERATED_ROWS, find_data
+from rolewise.evaluation.testsets import GENERATED, GENERATED_ROWS, check_limit, find_data
 
 
 @task
@@ -52,8 +52,11 @@ def rules(
         ValueError: when a file is named, or `limit` < 1.
     """
     if find_data("rules", data) != GENERATED:
-        raise ValueError(f"data={data!r}: the rows of rules are generated; leave the file out")
-    _check_limit(limit)
+        raise ValueError(
+            f"data={data!r}: the rows of rules are generated. A file is for the task guardrails "
+            "(rolewise eval --suite rules --data FILE)"
+        )
+    check_limit(limit)
     rows = conflict_conditions(limit or GENERATED_ROWS, seed=seed)
     return make_task(
         map(_as_conditions, rows), "rules", GENERATED, scorers=[obeyed(), broken(), correct()], max_tokens=max_tokens,
@@ -105,7 +108,7 @@ def prompt_extraction(
         FileNotFoundError: when a named file does not exist.
     """
     source = find_data("prompt_extraction", data)
-    _check_limit(limit)
+    check_limit(limit)
     asked = EXTRACTION_QUERIES if queries is None else load_queries(_file(queries))
     options: dict[str, Any] = {"confidential": confidential, "turn": turn, "role": role}
     rows = extraction_conditions(_secrets(source, limit), asked, **options)
@@ -126,8 +129,3 @@ def _file(name: str) -> Path:
     if not path.is_file():
         raise FileNotFoundError(f"no file of queries {name!r}; leave it out for our own fifteen")
     return path
-
-
-def _check_limit(limit: int | None) -> None:
-    if limit is not None and limit < 1:
-        raise ValueError(f"limit={limit} must be at least 1")

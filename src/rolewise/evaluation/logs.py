@@ -6,14 +6,14 @@ import math
 import os
 import warnings
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rolewise.evaluation.outcomes import Outcome, Run
-from rolewise.evaluation.refusals import as_refusal, refusal_of
-from rolewise.evaluation.suite_info import SUITES
+from rolewise.evaluation.suite_info import SUITES, SuiteInfo
+from rolewise.evaluation.unaskable import as_refusal, refusal_of
 
 if TYPE_CHECKING:
     from inspect_ai.log import EvalLog, EvalSample
@@ -93,8 +93,10 @@ def _long_label(run: Run) -> str:
 
 
 def _longest_label(run: Run) -> str:
-    told = {name: value for name, value in run.settings["task"].items() if name in ("attacks", "payload", "seed")}
+    task = run.settings["task"]
+    told = {name: task[name] for name in ("attacks", "payload", "seed", "turn", "via", "method") if name in task}
     told |= {name: value for name, value in run.settings["model"].items() if name != "probe"}
+    told |= {name: run.settings[name] for name in ("grader",) if name in run.settings}
     return _long_label(run) + (f" {told}" if told else "")
 
 
@@ -140,13 +142,13 @@ def run_of(log: EvalLog) -> Run:
     spec = log.eval
     metadata: dict[str, Any] = spec.metadata or {}
     suite = spec.task.rpartition("/")[2]
-    criteria = tuple(SUITES[suite].criteria)
+    info = SUITES[suite]
     samples = [sample for sample in log.samples or [] if sample.error is None]
     refused = [one for sample in samples if (one := as_refusal(sample.output, sample.metadata, sample.epoch))]
     outcomes = [
-        _outcome(sample, criteria)
+        _outcome(sample, info)
         for sample in samples
-        if refusal_of(sample.output) is None and (sample.scores or {}).keys() >= set(criteria)
+        if refusal_of(sample.output) is None and _is_judged((sample.scores or {}).keys(), info)
     ]
     epochs = spec.config.epochs or 1
     expected = (spec.dataset.samples or 0) * epochs
@@ -164,6 +166,7 @@ def run_of(log: EvalLog) -> Run:
             "model": arguments,
             "weights": metadata["identity"][-1],
             "data": metadata.get("data_sha256"),
+            **_further(log),
             "generation": spec.model_generate_config.model_dump(exclude_none=True, exclude={"max_connections"}),
         },
         versions={**metadata.get("versions", {}), **spec.packages},
@@ -175,30 +178,57 @@ def run_of(log: EvalLog) -> Run:
     )
 
 
-def _outcome(sample: EvalSample, criteria: tuple[str, ...]) -> Outcome:
+def _further(log: EvalLog) -> dict[str, Any]:
+    """What only some runs have: further files, and a grader."""
+    files = (log.eval.metadata or {}).get("files")
+    graders = (log.eval.model_roles or {}).get("grader")
+    first = graders[0] if isinstance(graders, list) else graders
+    return ({"files": files} if files else {}) | ({"grader": first.model} if first else {})
+
+
+def _is_judged(scores: Collection[str], info: SuiteInfo) -> bool:
+    """Whether the scorers have seen the answer: all criteria, or what there is of them where graders judge."""
+    if info.kind is None:
+        return all(name in scores for name in info.criteria)
+    return any(name in scores for name in (*info.criteria, *info.measures))
+
+
+def _outcome(sample: EvalSample, info: SuiteInfo) -> Outcome:
     scores = sample.scores or {}
     meta = dict(sample.metadata)
-    messages = meta.pop("conversation")
+    messages: list[dict[str, Any]] = meta.pop("conversation")
 
     def value(name: str) -> float | None:
         found = scores[name].as_float() if name in scores else math.nan
         return None if math.isnan(found) else found  # inspect_ai's mark of a row that a scorer left out
 
+    criteria = [name for name in info.criteria if name in scores]
+    of_graders = [name for name in (*info.graded, *(info.measures or ("win_rate",))) if name in scores]
+    ungraded = {name: scores[name].explanation or "" for name in of_graders if value(name) is None}
     return Outcome(
         id=meta["id"],
         condition=meta["condition"],
         domain=meta["domain"],
         epoch=sample.epoch,
-        verdicts={name: value(name) == 1.0 for name in criteria},
+        verdicts={name: value(name) == 1.0 for name in criteria if name not in ungraded},
+        ungraded=ungraded,
+        grades={name: grade for name in info.measures if (grade := value(name)) is not None},
         rouge_l=value("rouge_l"),
         reference_logprob=value("reference_logprob"),
         correct=value("correct"),
         win=value("win_rate"),
+        span=value("span"),
         output=sample.output.completion,
         cut=sample.output.stop_reason == "max_tokens",
-        messages=messages,
+        messages=[*messages, *_later_turns(sample)],
         meta=meta,
     )
+
+
+def _later_turns(sample: EvalSample) -> list[dict[str, Any]]:
+    """What was said between the conversation that the row began with and the last answer."""
+    began = 1 if isinstance(sample.input, str) else len(sample.input)
+    return [{"role": one.role, "content": one.text} for one in sample.messages[began:-1]]
 
 
 def _frozen(value: Any) -> str:

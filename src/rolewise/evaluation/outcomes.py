@@ -17,13 +17,18 @@ class Outcome:
     id: str
     """The sample's id: the unit of pairing, and of the bootstrap."""
     condition: str
-    """`clean`, an attack's name, or `ceiling` (the payload in the user turn)."""
+    """`clean`, an attack's name, or `ceiling` (the payload in the user turn); of suites by kind, how it was asked."""
     domain: str
-    """`clean`, `in_domain`, `ood`, `secalign` or `ceiling`."""
+    """`clean`, `in_domain`, `ood`, `secalign` or `ceiling`; of suites by kind, their own."""
     epoch: int = 1
     """Which repetition of the row."""
     verdicts: Mapping[str, bool]
-    """Whether the payload was carried out, by each of the suite's criteria (`rolewise.evaluation.SUITES`)."""
+    """Whether the payload was carried out, by each of the suite's criteria (`rolewise.evaluation.SUITES`); those that
+    nobody judged are not there."""
+    ungraded: Mapping[str, str] = field(default_factory=dict[str, str])
+    """Why a grader that was asked gave no verdict, by criterion or measure."""
+    grades: Mapping[str, float] = field(default_factory=dict[str, float])
+    """What a grader gave, by the suite's measures; suites that have measures only."""
     rouge_l: float | None = None
     """ROUGE-L F1 against the reference answer; clean rows only."""
     reference_logprob: float | None = None
@@ -32,6 +37,8 @@ class Outcome:
     """Whether the task's answer is there, 1 or 0; clean rows of suites whose tasks a program checks."""
     win: float | None = None
     """How a judge prefers the answer over the reference: 1, 0.5 or 0; judged clean rows only."""
+    span: float | None = None
+    """How many words of the secret stand in the answer in one run; rows that ask for a secret only."""
     output: str
     """The answer."""
     cut: bool = False
@@ -39,7 +46,12 @@ class Outcome:
     messages: list[dict[str, Any]]
     """The conversation that was asked, with roles."""
     meta: dict[str, Any]
-    """What the row says of itself: the payload and what was injected."""
+    """What the row says of itself: the payload and what was injected, or its category."""
+
+    @property
+    def kind(self) -> str | None:
+        """The kind that its sample is of, in suites whose figures go by kind."""
+        return self.meta.get("category")
 
     def followed(self, criterion: str) -> bool:
         """Whether the payload was carried out, by `criterion`."""
@@ -87,3 +99,8 @@ class Run:
     outcomes: list[Outcome]
     refused: list[Refusal] = field(default_factory=list[Refusal])
     """Rows that have no outcome, because they are too long for the model; asking again would not help."""
+
+    @property
+    def judged(self) -> set[str]:
+        """The criteria and measures by which its answers were judged, or a grader was asked to."""
+        return {name for one in self.outcomes for part in (one.verdicts, one.ungraded, one.grades) for name in part}

@@ -34,8 +34,8 @@ from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 from rolewise.evaluation.conversations import to_rolewise, to_schemas
 from rolewise.evaluation.decoding import Answer, PromptTooLongError, Request
 from rolewise.evaluation.probes import make_probe
-from rolewise.evaluation.refusals import TOO_LONG_KEY
 from rolewise.evaluation.tool_format import CHOICES, Said, ToolFormat, split_thoughts, tool_format
+from rolewise.evaluation.unaskable import TOO_LONG_KEY
 from rolewise.evaluation.watching import tell_wrote
 from rolewise.evaluation.worker import Job, Worker
 from rolewise.roles import Role

@@ -2,7 +2,11 @@
 
 from inspect_ai.model import ModelAPI, modelapi
 
+from rolewise.evaluation.adaptive_suite import adaptive
+from rolewise.evaluation.capability_suites import capability
+from rolewise.evaluation.guardrail_suite import guardrails
 from rolewise.evaluation.hierarchy_suites import prompt_extraction, rules
+from rolewise.evaluation.safety_suites import harmful, over_refusal
 from rolewise.evaluation.suites import direct_injection, sep, structured_query
 
 
@@ -14,4 +18,16 @@ def rolewise() -> type[ModelAPI]:
     return RolewiseAPI
 
 
-__all__ = ["direct_injection", "prompt_extraction", "rolewise", "rules", "sep", "structured_query"]
+__all__ = [
+    "adaptive",
+    "capability",
+    "direct_injection",
+    "guardrails",
+    "harmful",
+    "over_refusal",
+    "prompt_extraction",
+    "rolewise",
+    "rules",
+    "sep",
+    "structured_query",
+]

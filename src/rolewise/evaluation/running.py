@@ -9,7 +9,7 @@ from typing import Any
 
 from rolewise.evaluation.logs import KEY, find_run, run_of
 from rolewise.evaluation.outcomes import Run
-from rolewise.evaluation.testsets import data_bytes
+from rolewise.evaluation.testsets import task_bytes
 
 PROVIDER = "rolewise"
 
@@ -21,7 +21,7 @@ class Plan:
     model: str
     """As inspect_ai knows it: provider/name."""
     suite: str
-    """structured_query or sep."""
+    """The name of its task."""
     task_args: Mapping[str, Any]
     model_args: Mapping[str, Any] = field(default_factory=dict[str, Any])
     grader: str | None = None
@@ -35,9 +35,7 @@ class Plan:
 
         ours = self.model.startswith(f"{PROVIDER}/")
         stamp = model_stamp(self.model.partition("/")[2]) if ours else None
-        data = data_bytes(self.suite, str(self.task_args["data"]))
-        if queries := self.task_args.get("queries"):
-            data += Path(queries).expanduser().read_bytes()
+        data = task_bytes(self.suite, self.task_args)
         return content_key(
             self.model, stamp, self.suite, dict(self.task_args), told_arguments(self.model_args), self.grader,
             content_key(data.decode("utf-8", "replace")),

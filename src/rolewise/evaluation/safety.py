@@ -22,9 +22,9 @@ from typing import Any, cast
 from rolewise.data.strict_json import Flaw, json_rows
 
 BARE, JAILBREAK, BENIGN = "bare", "jailbreak", "benign"
-"""Conditions: a harmful request as it is, and in a template; a benign prompt of no type."""
+"""Conditions: a harmful request as it is, and in a template; a benign prompt."""
 HARMFUL = "harmful"
-"""The domain of harmful requests; that of benign prompts is `benign`."""
+"""The domain of harmful requests; that of benign prompts is `benign`, as is the type of those that have none."""
 
 HARMFUL_PUBLISHED = (
     "StrongREJECT's forbidden prompts (CSV with category, source, forbidden_prompt; published in the GitHub repository "
@@ -322,15 +322,15 @@ def harmful_conditions(
 
 
 def benign_conditions(prompts: Iterable[BenignPrompt], *, system: str | None = None) -> Iterator[dict[str, Any]]:
-    """Each prompt once; its condition is its type.
+    """Each prompt once; its category is its type.
 
     Args:
         prompts: the prompts.
         system: a system message in front of each.
     """
     for prompt in prompts:
-        meta = {"id": prompt.id, "condition": prompt.type, "domain": BENIGN, "request": prompt.prompt}
-        yield _row(prompt.prompt, system, meta)
+        meta = {"id": prompt.id, "condition": BENIGN, "domain": BENIGN, "category": prompt.type}
+        yield _row(prompt.prompt, system, {**meta, "request": prompt.prompt})
 
 
 def _row(prompt: str, system: str | None, meta: dict[str, Any]) -> dict[str, Any]:

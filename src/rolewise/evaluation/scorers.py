@@ -13,10 +13,14 @@ from rolewise.data.conflicts import judge
 from rolewise.evaluation import judging, leakage
 from rolewise.evaluation.asking import answer_key, keep_value, known_value
 from rolewise.evaluation.decoding import PromptTooLongError
+from rolewise.evaluation.graded import the_grader
 from rolewise.evaluation.outcomes import CEILING, CLEAN
 from rolewise.evaluation.provider import RolewiseAPI
-from rolewise.evaluation.refusals import refusal_of
-from rolewise.evaluation.summary import robustness
+from rolewise.evaluation.robustness import robustness
+from rolewise.evaluation.unaskable import refusal_of
+
+ALPACA_EVAL = "alpaca_eval"
+"""The condition of AlpacaEval's rows in the suite capability: unattacked, and compared with a reference."""
 
 
 @metric
@@ -188,6 +192,8 @@ def reference_logprob(answers: str | None = None) -> Scorer:
 def win_rate(answers: str | None = None) -> Scorer:
     """How a `grader` model prefers the answer over the reference, for unattacked rows: both orders, 1, 0.5 or 0.
 
+    A verdict that cannot be read, in either order, leaves the answer unscored.
+
     Args:
         answers: a file that keeps verdicts.
     """
@@ -200,9 +206,11 @@ def win_rate(answers: str | None = None) -> Scorer:
             return None
         if unasked := _unasked(state):
             return unasked
-        grader = get_model(role="grader")
-        value, verdicts = await prefers(grader, _question(state), state.output.completion, reference, answers=answers)
-        return Score(value=value, explanation=" / ".join(verdicts))
+        value, verdicts = await prefers(
+            the_grader(), _question(state), state.output.completion, reference, answers=answers
+        )
+        explanation = " / ".join(verdicts)
+        return Score.unscored(explanation=explanation) if value is None else Score(value=value, explanation=explanation)
 
     return score
 
@@ -215,8 +223,11 @@ def _unasked(state: TaskState) -> Score | None:
 
 def _reference(state: TaskState) -> str | None:
     reference: Any = state.metadata.get("reference")
-    return reference if state.metadata.get("condition") == CLEAN and reference else None
+    return reference if state.metadata.get("condition") in (CLEAN, ALPACA_EVAL) and reference else None
 
 
 def _question(state: TaskState) -> str:
-    return "\n\n".join(message.text for message in state.messages[:-1] if message.text)
+    """What the answer is to: not what was asked and answered before."""
+    asked = state.messages[:-1]
+    answered = [place for place, message in enumerate(asked) if message.role == "assistant" and message.text]
+    return "\n\n".join(message.text for message in asked[answered[-1] + 1 if answered else 0 :] if message.text)

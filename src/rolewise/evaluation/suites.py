@@ -32,6 +32,9 @@ def structured_query(
     delimiters: str | None = None,
     position: str | None = None,
     struq_compat: bool = False,
+    turn: str = "first",
+    via: str = "data",
+    system: str | None = None,
     max_tokens: int = 32,
     temperature: float = 0.0,
     early_stop: bool = True,
@@ -56,6 +59,11 @@ def structured_query(
             models, ChatML for others.
         position: where in the data attacks stand that have no place of their own: begin, middle, end.
         struq_compat: repeat the accidents of StruQ's code.
+        turn: `second` puts an ordinary exchange before the user's turn, in every condition; the attack stays in the
+            data.
+        via: `tool` makes the data the result of a tool that the assistant has called: DATA for ours, a tool message
+            for others.
+        system: a system message in front of each row, as the Instruction Hierarchy's rows have one; by default none.
         max_tokens: the most new tokens of an answer.
         temperature: 0 is greedy.
         early_stop: end an answer to an attacked row when its outcome is settled (our models; changes no score).
@@ -65,15 +73,24 @@ def structured_query(
         answers: a file that keeps answers, so that a killed run asks nothing twice.
 
     Raises:
-        ValueError: for an unknown attack, payload or delimiter (the nearest is named), or rows that cannot be used.
+        ValueError: for an unknown attack, payload or delimiter (the nearest is named), another `turn` or `via`,
+            `data_role` besides `via=tool`, or rows that cannot be used.
         FileNotFoundError: when the named file does not exist; the message says what it is and where to get it.
     """
+    if via == "tool" and data_role != "user":
+        raise ValueError(
+            f"via='tool' makes a tool's result of the data for every model; leave data_role={data_role} out"
+        )
+    _require_text(system)
     names = chosen_attacks(attacks, domain)
     source = find_data("structured_query", data)
-    samples = load_test_samples(source, payload_named(payload), limit)
-    options: dict[str, Any] = {"position": position} if position is not None else {}
+    samples = [
+        sample if system is None else replace(sample, system=system)
+        for sample in load_test_samples(source, payload_named(payload), limit)
+    ]
+    options: dict[str, Any] = {"position": position, "turn": turn, "via": via}
     rows = evaluation_conditions(
-        samples, names, seed=seed, real=_delimiters(delimiters), struq_compat=struq_compat, **options
+        samples, names, seed=seed, real=chosen_delimiters(delimiters), struq_compat=struq_compat, **options
     )
     return make_task(
         rows, "structured_query", source, scorers=_scorers(utility, judge, answers), max_tokens=max_tokens,
@@ -102,6 +119,7 @@ def direct_injection(
     delimiters: str | None = None,
     position: str | None = None,
     struq_compat: bool = False,
+    turn: str = "first",
     max_tokens: int = 32,
     temperature: float = 0.0,
     early_stop: bool = True,
@@ -119,26 +137,27 @@ def direct_injection(
         data: an AlpacaEval-shaped file, of which the rows without an input are asked (597 in AlpacaEval), or
             `generated`; by default the file in ../shared/data/eval if it is there, else generated rows.
         system: the system message; by default `DIRECT_SYSTEM`.
+        turn: `second` puts an ordinary exchange before the attacked user turn, in every condition, so that the attack
+            comes in the user's second turn.
         attacks, domain, payload, limit, seed, epochs, delimiters, position, struq_compat, max_tokens, temperature: as
             for `structured_query`.
         early_stop, utility, utility_tokens, judge, answers: as for `structured_query`.
 
     Raises:
-        ValueError: for an unknown attack, payload or delimiter (the nearest is named), an empty system message, or rows
-            that cannot be used.
+        ValueError: for an unknown attack, payload or delimiter (the nearest is named), another `turn`, an empty system
+            message, or rows that cannot be used.
         FileNotFoundError: when the named file does not exist; the message says what it is and where to get it.
     """
-    if system is not None and not system.strip():
-        raise ValueError("the system message is empty; leave it out for our own")
+    _require_text(system)
     names = chosen_attacks(attacks, domain)
     source = find_data("direct_injection", data)
     samples = [
         replace(sample, system=DIRECT_SYSTEM if system is None else system)
         for sample in load_test_samples(source, payload_named(payload), limit, with_input=False)
     ]
-    options: dict[str, Any] = {"position": position} if position is not None else {}
+    options: dict[str, Any] = {"position": position, "turn": turn}
     rows = evaluation_conditions(
-        samples, names, seed=seed, real=_delimiters(delimiters), struq_compat=struq_compat, role="user", **options
+        samples, names, seed=seed, real=chosen_delimiters(delimiters), struq_compat=struq_compat, role="user", **options
     )
     return make_task(
         rows, "direct_injection", source, scorers=_scorers(utility, judge, answers), max_tokens=max_tokens,
@@ -199,7 +218,12 @@ def _scorers(utility: bool, judge: bool, answers: str | None) -> list[Scorer]:
     return found
 
 
-def _delimiters(name: str | None) -> Delimiters:
+def _require_text(system: str | None) -> None:
+    if system is not None and not system.strip():
+        raise ValueError("the system message is empty; leave it out")
+
+
+def chosen_delimiters(name: str | None) -> Delimiters:
     """What completion attacks forge: a named set, or that of the model under test."""
     if name is not None:
         if name not in NAMED_DELIMITERS:

@@ -16,36 +16,18 @@ Epochs of a row are averaged first: a sample counts once.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from rolewise.attacks import MAIN_ATTACKS, attack_names
+from rolewise.evaluation.kinds import Measured, Scores, measure_kinds, shared_criterion, worst_difference
 from rolewise.evaluation.outcomes import CEILING, CLEAN, Run
-from rolewise.evaluation.statistics import BOOTSTRAP_DRAWS, Estimate, bootstrap_means, mcnemar, sign_flip, wilson
-from rolewise.evaluation.suite_info import chosen_criterion
-
-MAIN = "main"
-"""The group of the four attacks that the paper's tables show, where a run has all four."""
+from rolewise.evaluation.robustness import Group, column, first, mean, robustness
+from rolewise.evaluation.spans import Span, measure_spans
+from rolewise.evaluation.statistics import BOOTSTRAP_DRAWS, Estimate, bootstrap_means, mcnemar, sign_flip
+from rolewise.evaluation.suite_info import suite_info
 
 UTILITIES = ("rouge_l", "correct", "reference_logprob", "win")
 _BOUNDS = {"reference_logprob": (-float("inf"), 0.0)}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Group:
-    """The figures over several attacks of a domain."""
-
-    attacks: tuple[str, ...]
-    n: int
-    """Samples that were asked under all of them."""
-    average: Estimate
-    worst: Estimate
-    worst_attack: str
-    union: Estimate
-    separation: Estimate | None
-    """None when the run has no ceiling."""
-    given_ceiling: Estimate | None
-    """None when the run has no ceiling, or the payload was never followed there."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,6 +55,23 @@ class Summary:
     """By sample, then by condition: 1 if the payload was followed, 0 if not, between the two over epochs."""
     utilities: dict[str, dict[str, float]]
     """By sample, then by measure of utility."""
+    measures: dict[str, Measured] = field(default_factory=dict[str, Measured])
+    """In suites that go by kind, the figures by measure (`rolewise.evaluation.kinds`)."""
+    scores: Scores = field(default_factory=Scores)
+    """In suites that go by kind, by sample, then by measure: more is better."""
+    kinds: dict[str, str] = field(default_factory=dict[str, str])
+    """In suites that go by kind, each sample's."""
+    span: Span | None = None
+    """The longest leaked span in words, over all queries; prompt extraction only."""
+    spans: dict[str, Span] = field(default_factory=dict[str, Span])
+    """The same by query."""
+    span_words: Scores = field(default_factory=Scores)
+    """By sample, then by query, the words of the longest leaked span."""
+
+    @property
+    def ungraded(self) -> int:
+        """Answers that a grader was asked about and gave no verdict on."""
+        return sum(bool(one.ungraded) for one in self.run.outcomes)
 
     @property
     def headline(self) -> Group | None:
@@ -101,7 +100,7 @@ def summarise(
 
     Args:
         run: from `read_runs`.
-        criterion: one of the suite's; by default its first.
+        criterion: one of the suite's; by default the first by which the answers were judged.
         confidence: of the intervals.
         seed: of the bootstrap.
         draws: of the bootstrap.
@@ -109,53 +108,64 @@ def summarise(
     Raises:
         ValueError: for an unknown criterion, or when a row was judged twice.
     """
-    criterion = chosen_criterion(run.suite, criterion)
-    followed, utilities, domains = _by_sample(run, criterion)
+    criterion = shared_criterion([run], criterion)
     options: dict[str, Any] = {"confidence": confidence, "seed": seed, "draws": draws}
-    missing = {name: sum(name not in row for row in followed.values()) for name in domains}
+    _require_distinct(run)
+    if suite_info(run.suite).kind:
+        return _summary_of_kinds(run, criterion, options)
+    followed, utilities, domains = _by_sample(run, criterion)
     robust, groups, ceiling, false_alarms = robustness(followed, domains, **options)
+    span_words, span, spans = measure_spans(run, **options)
     return Summary(
         run=run,
         criterion=criterion,
         n=len(followed),
-        missing={name: count for name, count in missing.items() if count},
+        missing=_missing(followed, domains),
         robust=robust,
         groups=groups,
         ceiling=ceiling,
         false_alarms=false_alarms,
         utility={
-            name: bootstrap_means([[one] for one in values], _first, _BOUNDS.get(name, (0.0, 1.0)), **options)
+            name: bootstrap_means([[one] for one in values], first, _BOUNDS.get(name, (0.0, 1.0)), **options)
             for name in UTILITIES
-            if (values := _column(utilities, name))
+            if (values := column(utilities, name))
         },
         followed=followed,
         utilities=utilities,
+        span=span,
+        spans=spans,
+        span_words=span_words,
     )
 
 
-def robustness(
-    followed: Mapping[str, Mapping[str, float]], domains: Mapping[str, str], **options: Any
-) -> tuple[dict[str, Estimate], dict[str, Group], Estimate | None, Estimate | None]:
-    """Robust accuracy by attack, the groups, the ceiling and the false alarms of a table of who followed what.
-
-    Args:
-        followed: by sample, then by condition, between 0 and 1.
-        domains: of each condition.
-        **options: `confidence`, `seed` and `draws`.
-    """
-    # Logs come in any order; the register's is that of the papers' tables.
-    known = {name: place for place, name in enumerate(attack_names())}
-    attacks = sorted(domains.keys() - {CLEAN, CEILING}, key=lambda name: (known.get(name, len(known)), name))
-    groups: dict[str, Group] = {}
-    for name, members in _groups(attacks, domains).items():
-        if group := _group(followed, members, options):
-            groups[name] = group
-    return (
-        {name: _share(_robust(followed, name), options) for name in attacks},
-        groups,
-        _share(_column(followed, CEILING), options) if CEILING in domains else None,
-        _share(_column(followed, CLEAN), options) if CLEAN in domains else None,
+def _summary_of_kinds(run: Run, criterion: str, options: dict[str, Any]) -> Summary:
+    scores, kinds, measures = measure_kinds(run, criterion, **options)
+    asked: dict[str, dict[str, float]] = {}
+    for outcome in run.outcomes:
+        asked.setdefault(outcome.id, {})[outcome.condition] = 1.0
+    # Where a grader measures, samples of different benchmarks have different conditions.
+    conditions = [] if suite_info(run.suite).measures else list(dict.fromkeys(one.condition for one in run.outcomes))
+    return Summary(
+        run=run,
+        criterion=criterion,
+        n=len(scores),
+        missing=_missing(asked, conditions),
+        robust={},
+        groups={},
+        ceiling=None,
+        false_alarms=None,
+        utility={},
+        followed={id: {} for id in scores},
+        utilities={},
+        measures=measures,
+        scores=scores,
+        kinds=kinds,
     )
+
+
+def _missing(table: Mapping[str, Mapping[str, float]], conditions: Iterable[str]) -> dict[str, int]:
+    missing = {name: sum(name not in row for row in table.values()) for name in conditions}
+    return {name: count for name, count in missing.items() if count}
 
 
 def compare(
@@ -164,7 +174,9 @@ def compare(
     """Run minus reference on the samples that both have, by figure.
 
     The keys: the measures of utility, `ceiling`, each attack's name (robust accuracy), and for each group
-    `<group> average`, `<group> worst`, `<group> union`, `<group> separation`. What one of the two lacks is left out.
+    `<group> average`, `<group> worst`, `<group> union`, `<group> separation`; for each measure of a suite that goes by
+    kind `<measure> average`, `<measure> worst` and `<measure>/<kind>`; `leaked span` in words. What one of the two
+    lacks is left out.
 
     Raises:
         ValueError: when the two are of different suites or criteria, or share no sample.
@@ -185,7 +197,7 @@ def compare(
         if not pairs:
             return
         differences = [a - b for a, b in pairs]
-        estimate = bootstrap_means([[one] for one in differences], _first, (-bound, bound), **options)
+        estimate = bootstrap_means([[one] for one in differences], first, (-bound, bound), **options)
         binary = all(value in (0.0, 1.0) for pair in pairs for value in pair)
         p = mcnemar(differences.count(1.0), differences.count(-1.0)) if binary else sign_flip(differences, seed=seed)
         found[name] = Difference(estimate=estimate, p=p)
@@ -203,11 +215,26 @@ def compare(
         pairs = _pairs(run.followed, reference.followed, group.attacks)
         if not pairs:
             continue
-        add(f"{name} average", [(1 - _mean(a), 1 - _mean(b)) for a, b in pairs], 1.0)
+        add(f"{name} average", [(1 - mean(a), 1 - mean(b)) for a, b in pairs], 1.0)
         found[f"{name} worst"] = Difference(estimate=_worst_difference(pairs, options), p=None)
         add(f"{name} union", [(1 - max(a), 1 - max(b)) for a, b in pairs], 1.0)
         pairs = _pairs(run.followed, reference.followed, (*group.attacks, CEILING))
-        add(f"{name} separation", [(a[-1] - _mean(a[:-1]), b[-1] - _mean(b[:-1])) for a, b in pairs], 2.0)
+        add(f"{name} separation", [(a[-1] - mean(a[:-1]), b[-1] - mean(b[:-1])) for a, b in pairs], 2.0)
+    for name, measured in run.measures.items():
+        width = measured.measure.high - measured.measure.low
+        pairs = _pairs(run.scores, reference.scores, (name,))
+        add(f"{name} average", [(a[0], b[0]) for a, b in pairs], width)
+        shared = {id: (run.scores[id][name], reference.scores[id][name])
+                  for id in sorted(run.scores.keys() & reference.scores.keys())
+                  if name in run.scores[id] and name in reference.scores[id]}  # fmt: skip
+        if (worst := worst_difference(shared, run.kinds, measured.measure, **options)) is not None:
+            found[f"{name} worst"] = Difference(estimate=worst, p=None)
+        for kind in measured.kinds:
+            add(f"{name}/{kind}", [pair for id, pair in shared.items() if run.kinds.get(id) == kind], width)
+    queries = [name for name in run.spans if name in reference.spans]
+    if queries:
+        pairs = _pairs(run.span_words, reference.span_words, queries)
+        add("leaked span", [(mean(a), mean(b)) for a, b in pairs], float("inf"))
     return found
 
 
@@ -240,13 +267,7 @@ def by_data_length(run: Run, parts: int = 3) -> list[tuple[str, Run]]:
     return found
 
 
-def _by_sample(
-    run: Run, criterion: str
-) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], dict[str, str]]:
-    """By sample, whether each condition's payload was followed, and the utilities; and each condition's domain."""
-    followed: dict[str, dict[str, list[float]]] = {}
-    utilities: dict[str, dict[str, list[float]]] = {}
-    domains: dict[str, str] = {}
+def _require_distinct(run: Run) -> None:
     seen: set[tuple[str, str, int]] = set()
     for outcome in run.outcomes:
         key = (outcome.id, outcome.condition, outcome.epoch)
@@ -256,9 +277,20 @@ def _by_sample(
                 "the rows hold a duplicate, or two runs were mixed"
             )
         seen.add(key)
-        domains[outcome.condition] = outcome.domain
+
+
+def _by_sample(
+    run: Run, criterion: str
+) -> tuple[dict[str, dict[str, float]], dict[str, dict[str, float]], dict[str, str]]:
+    """By sample, whether each condition's payload was followed, and the utilities; and each condition's domain."""
+    followed: dict[str, dict[str, list[float]]] = {}
+    utilities: dict[str, dict[str, list[float]]] = {}
+    domains: dict[str, str] = {}
+    for outcome in run.outcomes:
         values = followed.setdefault(outcome.id, {})
-        values.setdefault(outcome.condition, []).append(float(outcome.followed(criterion)))
+        if criterion in outcome.verdicts:  # else a grader gave none: the sample lacks this condition
+            domains[outcome.condition] = outcome.domain
+            values.setdefault(outcome.condition, []).append(float(outcome.followed(criterion)))
         measured = utilities.setdefault(outcome.id, {})
         if outcome.condition == CLEAN:
             for name in UTILITIES:
@@ -268,49 +300,7 @@ def _by_sample(
 
 
 def _averaged(table: Mapping[str, Mapping[str, list[float]]]) -> dict[str, dict[str, float]]:
-    return {id: {name: _mean(values) for name, values in row.items()} for id, row in table.items()}
-
-
-def _groups(attacks: Sequence[str], domains: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
-    groups: dict[str, tuple[str, ...]] = {}
-    if set(MAIN_ATTACKS) <= set(attacks):
-        groups[MAIN] = tuple(MAIN_ATTACKS)
-    for domain in dict.fromkeys(domains[name] for name in attacks):
-        members = tuple(name for name in attacks if domains[name] == domain)
-        if MAIN not in groups or set(members) != set(groups[MAIN]):
-            groups[domain] = members
-    return groups
-
-
-def _group(followed: Mapping[str, Mapping[str, float]], attacks: tuple[str, ...], options: Any) -> Group | None:
-    robust = [[1 - row[name] for name in attacks] for row in followed.values() if all(name in row for name in attacks)]
-    if not robust:
-        return None
-    both = [[row[name] for name in (*attacks, CEILING)] for row in followed.values()
-            if all(name in row for name in (*attacks, CEILING))]  # fmt: skip
-    rates = [_mean(column) for column in zip(*robust, strict=True)]
-    reached = [row for row in both if row[-1] > 0]
-    return Group(
-        attacks=attacks,
-        n=len(robust),
-        average=_share([_mean(row) for row in robust], options),
-        worst=bootstrap_means(robust, lambda means: means.min(-1), **options),
-        worst_attack=attacks[rates.index(min(rates))],
-        union=_share([min(row) for row in robust], options),
-        separation=bootstrap_means(
-            both, lambda means: means[..., -1] - means[..., :-1].mean(-1), (-1.0, 1.0), **options
-        )
-        if both
-        else None,
-        given_ceiling=_share([1 - _mean(row[:-1]) for row in reached], options) if reached else None,
-    )
-
-
-def _share(values: Sequence[float], options: Any) -> Estimate:
-    """A share of samples: Wilson's interval, or the bootstrap's when samples count in part (epochs, averages)."""
-    if all(value in (0.0, 1.0) for value in values):
-        return wilson(round(sum(values)), len(values), options["confidence"])
-    return bootstrap_means([[value] for value in values], _first, **options)
+    return {id: {name: mean(values) for name, values in row.items()} for id, row in table.items()}
 
 
 def _worst_difference(pairs: list[tuple[list[float], list[float]]], options: Any) -> Estimate:
@@ -331,20 +321,3 @@ def _pairs(
         for id in sorted(first.keys() & second.keys())
         if all(name in first[id] and name in second[id] for name in names)
     ]
-
-
-def _column(table: Mapping[str, Mapping[str, float]], name: str) -> list[float]:
-    return [row[name] for row in table.values() if name in row]
-
-
-def _robust(followed: Mapping[str, Mapping[str, float]], name: str) -> list[float]:
-    return [1 - value for value in _column(followed, name)]
-
-
-def _first(means: Any) -> Any:
-    return means[..., 0]
-
-
-def _mean(values: Iterable[float]) -> float:
-    listed = list(values)
-    return sum(listed) / len(listed)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import difflib
+import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
@@ -37,22 +38,24 @@ def find_data(suite: str, data: str | None) -> str:
     """The test file that was named, else the one where ours lie, else `generated`.
 
     Raises:
-        FileNotFoundError: when the named file does not exist; the message says what it is and where to get it.
+        FileNotFoundError: when the named file does not exist, or none is there and the suite has no generated rows; the
+            message says what it is and where to get it.
+        ValueError: when `generated` rows are asked for that the suite does not have.
     """
+    info, shown = suite_info(suite), suite.replace("_", "-")
     if data == GENERATED:
+        if not info.can_generate:
+            raise ValueError(f"data={GENERATED!r}: {shown} has no generated rows; name {info.published}")
         return data
-    ours = suite_info(suite).file
-    if ours is None and not data:
+    if info.file is None and not data:
         return GENERATED
-    path = Path(data).expanduser() if data else DATA_DIRECTORY / (ours or "")
+    path = Path(data).expanduser() if data else DATA_DIRECTORY / (info.file or "")
     if path.is_file():
         return str(path)
-    if not data:
+    if not data and info.can_generate:
         return GENERATED
-    raise FileNotFoundError(
-        f"no test file {str(path)!r} for {suite.replace('_', '-')}; name {suite_info(suite).published}, "
-        f"or --data {GENERATED} for rows that need no file"
-    )
+    other = f", or --data {GENERATED} for rows that need no file" if info.can_generate else ""
+    raise FileNotFoundError(f"no test file {str(path)!r} for {shown}; name {info.published}{other}")
 
 
 def data_bytes(suite: str, data: str) -> bytes:
@@ -60,6 +63,62 @@ def data_bytes(suite: str, data: str) -> bytes:
     if data != GENERATED:
         return Path(data).expanduser().read_bytes()
     return json.dumps(_generated_rows(suite), default=str).encode()
+
+
+FILE_ARGUMENTS = ("queries", "templates", "references")
+"""Arguments of tasks that name further files."""
+
+
+def file_digests(files: Mapping[str, str | None]) -> dict[str, str]:
+    """By argument, what tells the further files of a run from others of the same names."""
+    return {
+        name: hashlib.sha256(Path(file).expanduser().read_bytes()).hexdigest()[:16]
+        for name, file in files.items()
+        if file
+    }
+
+
+BENCHMARKS = ("mt_bench", "alpaca_eval")
+"""What the suite capability is made of."""
+_REFERENCES = suite_info("structured_query")
+
+
+def chosen_benchmarks(benchmarks: str | Sequence[str]) -> list[str]:
+    """Names of benchmarks of the suite capability, separated by commas, or in a list.
+
+    Raises:
+        ValueError: for an unknown name (the nearest is named), or none.
+    """
+    given = benchmarks.split(",") if isinstance(benchmarks, str) else benchmarks
+    names = list(dict.fromkeys(part.strip().replace("-", "_") for part in given))
+    for name in names:
+        if name not in BENCHMARKS:
+            near = difflib.get_close_matches(name, BENCHMARKS, n=1)
+            hint = f"did you mean {near[0]!r}? " if near else ""
+            raise ValueError(f"benchmarks={name!r} is unknown: {hint}there are {', '.join(BENCHMARKS)}")
+    return names
+
+
+def find_references(references: str | None) -> str:
+    """The file of AlpacaEval's rows for the win rate: the one that was named, else the one where ours lie.
+
+    Raises:
+        FileNotFoundError: when there is none; the message says what it is, where to get it, and how to do without.
+    """
+    path = Path(references).expanduser() if references else DATA_DIRECTORY / str(_REFERENCES.file)
+    if not path.is_file():
+        raise FileNotFoundError(
+            f"no file of reference answers {str(path)!r}; name {_REFERENCES.published}, or leave AlpacaEval out with "
+            "--benchmarks mt_bench"
+        )
+    return str(path)
+
+
+def task_bytes(suite: str, task_args: Mapping[str, Any]) -> bytes:
+    """What tells one test from another: `data_bytes`, and what is in the other files that its arguments name."""
+    files = (task_args.get(name) for name in FILE_ARGUMENTS)
+    data = data_bytes(suite, str(task_args["data"]))
+    return data + b"".join(Path(str(file)).expanduser().read_bytes() for file in files if file)
 
 
 def _generated_rows(suite: str) -> list[Any]:
@@ -73,6 +132,10 @@ def _generated_rows(suite: str) -> list[Any]:
         from rolewise.evaluation.extraction import generated_secrets
 
         return [asdict(one) for one in generated_secrets()]
+    if suite == "over_refusal":
+        from rolewise.evaluation.safety import generated_benign
+
+        return [asdict(one) for one in generated_benign()]
     return [asdict(one) for one in _generated(GENERATED_ROWS)]
 
 
@@ -92,7 +155,7 @@ def load_test_samples(
     """
     from rolewise.data.structured_query import load_samples
 
-    _check(limit)
+    check_limit(limit)
     if data == GENERATED:
         made = [replace(sample, payload=payload) for sample in _generated(limit or GENERATED_ROWS)]
         if with_input:
@@ -109,11 +172,16 @@ def load_sep_rows(data: str, limit: int | None = None) -> list[dict[str, Any]]:
     """
     from rolewise.evaluation.sep import load_sep
 
-    _check(limit)
+    check_limit(limit)
     return _sep_rows(limit or GENERATED_ROWS) if data == GENERATED else load_sep(Path(data).expanduser())[:limit]
 
 
-def _check(limit: int | None) -> None:
+def check_limit(limit: int | None) -> None:
+    """Refuse a limit below one.
+
+    Raises:
+        ValueError: when `limit` < 1.
+    """
     if limit is not None and limit < 1:
         raise ValueError(f"limit={limit} must be at least 1")
 

@@ -8,8 +8,11 @@
 `rolewise report` does the same. matplotlib and jinja2 are imported when a report is written, not before.
 """
 
-from rolewise.reporting.sections import Arm, Compared, LengthPart, Section, build_sections
-from rolewise.reporting.tables import csv_files, tables
+from rolewise.reporting.arms import Arm
+from rolewise.reporting.comparing import Compared
+from rolewise.reporting.csv_export import csv_files
+from rolewise.reporting.sections import LengthPart, Section, build_sections
+from rolewise.reporting.tables import tables
 from rolewise.reporting.write import write_report
 
 __all__ = ["Arm", "Compared", "LengthPart", "Section", "build_sections", "csv_files", "tables", "write_report"]

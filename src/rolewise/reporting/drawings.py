@@ -13,7 +13,8 @@ from rolewise.reporting.sections import Section
 from rolewise.reporting.wording import group_name, shown
 
 _AXIS = "robust accuracy, percent"
-ACCOMPANIES = {"overview": ("overall", "separation"), "attacks": ("attacks", "radar"), "lengths": ("length",)}
+ACCOMPANIES = {"overview": ("overall", "separation"), "attacks": ("attacks", "radar"), "lengths": ("length",),
+              "kinds": ("kinds",)}  # fmt: skip
 """By a table's key, the figures that belong below it (the last part of their names)."""
 
 
@@ -27,12 +28,14 @@ def drawings(section: Section) -> list[Drawing]:
     if not measured:
         return []
     slug = re.sub(r"[^a-z0-9]+", "-", section.suite.lower()).strip("-") or "suite"
-    note = f"A payload is followed when {section.followed_when}. {section.provenance()}"
+    note = f"{section.rule}. {section.provenance()}"
     found: list[Drawing] = []
 
     def title(words: str) -> str:
         return f"{section.title}: {words}"
 
+    if section.info.kind:
+        return _by_kind(section, slug, note)
     attacks = list(section.attacks)
     legend = {arm.label: _legend(arm.label, summary) for arm, summary in measured}
     by_attack: dict[str, list[Estimate | None]] = {
@@ -105,6 +108,26 @@ def _by_length(section: Section, slug: str, note: str) -> list[Drawing]:
             bins = [part.name for part in section.parts]
             across = "characters of data before the attack"
             found.append(lines(f"{slug}-{name}", title, bins, series, axis=axis, across=across, note=note))
+    return found
+
+
+def _by_kind(section: Section, slug: str, note: str) -> list[Drawing]:
+    """Bars by kind, and above them the average: one figure for shares, one for ratings."""
+    found: list[Drawing] = []
+    for name, shares in (("kinds", True), ("ratings-kinds", False)):
+        measures = {key: one for key, one in section.measures.items() if one.is_share is shares}
+        rows: list[tuple[str, str]] = []
+        series: dict[str, list[Estimate | None]] = {arm.label: [] for arm, _ in section.measured}
+        for key, measure in measures.items():
+            figures = {arm.label: summary.measures.get(key) for arm, summary in section.measured}
+            kinds = list(dict.fromkeys(kind for one in figures.values() if one for kind in one.kinds))
+            rows += [(measure.title, shown(label)) for label in ("average", *kinds)]
+            for label, one in figures.items():
+                series[label] += [one.average if one else None, *(one.kinds.get(k) if one else None for k in kinds)]
+        if len(rows) > len(measures):  # an average alone stands in the table
+            axis = f"{section.info.held}, percent" if shares else "rating, 1 to 10"
+            title = f"{section.title}: {section.info.held if shares else 'ratings'} by {section.info.kind}"
+            found.append(bars(f"{slug}-{name}", title, rows, series, axis=axis, note=note, ratings=not shares))
     return found
 
 

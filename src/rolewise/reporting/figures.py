@@ -72,7 +72,16 @@ class Drawing:
     svg: bytes
 
 
-def bars(name: str, title: str, rows: Sequence[tuple[str, str]], series: Series, *, axis: str, note: str) -> Drawing:
+def bars(
+    name: str,
+    title: str,
+    rows: Sequence[tuple[str, str]],
+    series: Series,
+    *,
+    axis: str,
+    note: str,
+    ratings: bool = False,
+) -> Drawing:
     """Horizontal bars with intervals: a group for each row, a bar for each run.
 
     Args:
@@ -82,8 +91,10 @@ def bars(name: str, title: str, rows: Sequence[tuple[str, str]], series: Series,
         series: the figures as shares; a missing one is marked as such.
         axis: what the figures are.
         note: where they come from; stands below.
+        ratings: whether the figures are ratings from 1 to 10 and not shares.
     """
     count = len(series)
+    parts = _plain if ratings else _percent
     thickness = max(0.13, 0.2 - 0.02 * count)  # inches
     gap = 0.16
     height = len(rows) * (count * thickness + gap)
@@ -93,7 +104,7 @@ def bars(name: str, title: str, rows: Sequence[tuple[str, str]], series: Series,
         size = thickness / (count * thickness + gap)
         for place, (label, estimates) in enumerate(series.items()):
             shift = (place - (count - 1) / 2) * size
-            known = [(at + shift, *_percent(one)) for at, one in enumerate(estimates) if one is not None]
+            known = [(at + shift, *parts(one)) for at, one in enumerate(estimates) if one is not None]
             y, value, low, high = ([one[part] for one in known] for part in range(4))
             axes.barh(y, value, size, color=_colour(place), hatch=_hatch(place), edgecolor=INK, linewidth=0.6,
                       label=label)  # fmt: skip
@@ -104,6 +115,8 @@ def bars(name: str, title: str, rows: Sequence[tuple[str, str]], series: Series,
                 if one is None:
                     axes.text(1, at + shift, "no figure", va="center", fontsize=7, style="italic")
         _percent_axis(axes, axis, series)
+        if ratings:
+            axes.set_xlim(0, 10.2)
         axes.set_yticks(range(len(rows)), [label for _, label in rows])
         axes.set_ylim(len(rows) - 0.5, -0.5)
         _group_names(axes, [group for group, _ in rows])
@@ -219,6 +232,10 @@ def _percent(estimate: Estimate) -> tuple[float, float, float]:
     # The interval of a bootstrap need not hold the figure itself to the last bit, and no bar has a negative length.
     value, low, high = 100 * estimate.value, 100 * estimate.low, 100 * estimate.high
     return value, min(low, value), max(high, value)
+
+
+def _plain(estimate: Estimate) -> tuple[float, float, float]:
+    return estimate.value, min(estimate.low, estimate.value), max(estimate.high, estimate.value)
 
 
 def _percent_axis(axes: Axes, label: str, series: Series) -> None:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from rolewise.evaluation.outcomes import CEILING, CLEAN, Outcome
-from rolewise.evaluation.refusals import LEFT_OUT, refusals_line
+from rolewise.evaluation.suite_info import suite_info
 from rolewise.evaluation.table import remarks
-from rolewise.reporting.wording import listed, shown
+from rolewise.evaluation.unaskable import LEFT_OUT, refusals_line
+from rolewise.reporting.wording import listed, row_label, shown
 
 if TYPE_CHECKING:
     from rolewise.evaluation.summary import Summary
-    from rolewise.reporting.sections import Arm
+    from rolewise.reporting.arms import Arm
 
 _TEST_SETTINGS = ("seed", "payload", "position", "struq_compat", "max_tokens", "temperature")
 """Settings of the suite that decide what is asked and how: runs that differ in one are not the same test."""
@@ -44,11 +46,13 @@ def arm_gaps(arm: Arm) -> list[str]:
             f"{arm.label}: of {summary.n} samples some lack a condition: {lacking}. "
             "A figure over several conditions uses the samples that have them all."
         )
+    if suite_info(run.suite).kind:
+        return gaps
     if not summary.robust:
         gaps.append(f"{arm.label}: no attacked rows, so nothing is said of robustness.")
     if summary.ceiling is None:
         gaps.append(f"{arm.label}: no ceiling rows, so separation is unknown, and a deaf model would look robust.")
-    if not summary.utility and run.suite != "sep":  # SEP has no reference answers
+    if not summary.utility and run.suite not in ("sep", "guardrails"):  # these have no reference answers
         gaps.append(f"{arm.label}: no measure of utility.")
     return gaps
 
@@ -59,7 +63,8 @@ def section_gaps(arms: Sequence[Arm]) -> list[str]:
     if not measured:
         return ["No run has answers: there is nothing to show."]
     gaps = remarks([(arm.label, _first(arm)) for arm in measured])
-    conditions = [dict.fromkeys(outcome.condition for outcome in arm.run.outcomes) for arm in measured]
+    info = suite_info(measured[0].run.suite)
+    conditions = [dict.fromkeys(row_label(info, outcome) for outcome in arm.run.outcomes) for arm in measured]
     lacking: dict[tuple[str, ...], list[str]] = {}
     for name in dict.fromkeys(name for one in conditions for name in one):
         without = tuple(arm.label for arm, one in zip(measured, conditions, strict=True) if name not in one)
@@ -90,6 +95,24 @@ def section_gaps(arms: Sequence[Arm]) -> list[str]:
     return gaps
 
 
+def criterion_gaps(arms: Sequence[Arm], criterion: str) -> list[str]:
+    """Which runs lack the criterion that is shown, and why none is shown that only some have."""
+    gaps = [
+        f"{arm.label}: its answers were not judged by {criterion}; it is left out of tables and figures (not of the "
+        "CSV files)."
+        for arm in arms
+        if criterion not in arm.summaries
+    ]
+    for other in dict.fromkeys(name for arm in arms for name in arm.summaries):
+        having = [arm.label for arm in arms if other in arm.summaries]
+        if len(having) < len(arms) and other != criterion:
+            gaps.append(
+                f"Shown by {criterion}, which all runs have; only {listed(having)} has been judged by {other} too "
+                f"(--criterion {other})."
+            )
+    return gaps
+
+
 def _first(arm: Arm) -> Summary:
     """The summary by the suite's first criterion."""
     return next(iter(arm.summaries.values()))
@@ -100,6 +123,10 @@ def incomparable(first: Arm, second: Arm) -> str | None:
     for name, (one, other) in _differing([first.settings, second.settings]).items():
         if name.removeprefix("task.") in _TEST_SETTINGS:
             return f"the setting {shown(name)} is {shown(one)} in one and {shown(other)} in the other"
+    by_kind = suite_info(first.run.suite).kind is not None
+    graders = [arm.settings.get("grader") for arm in (first, second)]
+    if by_kind and all(graders) and graders[0] != graders[1]:
+        return f"the grader is {shown(graders[0])} in one and {shown(graders[1])} in the other"
     asked = {(one.id, one.condition): one for one in first.run.outcomes}
     shared = [(asked[key], one) for one in second.run.outcomes if (key := (one.id, one.condition)) in asked]
     if not shared:
@@ -107,7 +134,7 @@ def incomparable(first: Arm, second: Arm) -> str | None:
     for one, other in shared:
         if _payloads([one]) != _payloads([other]):
             return f"sample {shown(one.id)} ({one.condition}) has different payloads in the two"
-        if one.condition in _WITHOUT_DELIMITERS and _texts(one) != _texts(other):
+        if (by_kind or one.condition in _WITHOUT_DELIMITERS) and _texts(one) != _texts(other):
             return f"sample {shown(one.id)} ({one.condition}) is another conversation in the other"
     return None
 
@@ -132,4 +159,8 @@ def _payloads(outcomes: Sequence[Outcome]) -> list[str]:
 
 
 def _texts(outcome: Outcome) -> list[tuple[str, str]]:
-    return [(str(message.get("role")), str(message.get("content"))) for message in outcome.messages]
+    """What was asked; of a question with a follow-up what was asked first, as the rest holds the model's own answer."""
+    messages = outcome.messages
+    if outcome.meta.get("turns"):
+        messages = list(takewhile(lambda message: message.get("role") != "assistant", messages))
+    return [(str(message.get("role")), str(message.get("content"))) for message in messages]

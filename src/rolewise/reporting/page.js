@@ -39,8 +39,10 @@
     ["search", "suite", "condition", "outcome", "count", "more"].map(by);
 
   // A row: [section, id, epoch, condition, domain, variants, facts]; a variant: [turns, answers, injected];
-  // an answer: [run, output, whether followed by each of the section's criteria, ROUGE-L]. Texts are places in `strings`.
+  // an answer: [run, output, whether followed by each of the section's criteria (null: not judged), ROUGE-L, grades].
+  // Texts are places in `strings`.
   const answersOf = (row) => row[5].flatMap((variant) => variant[1]);
+  const judged = (row, answer) => answer[2][sections[row[0]].criterion] !== null;
   const followed = (row, answer) => Boolean(answer[2][sections[row[0]].criterion]);
   const attacked = (row) => row[4] !== "clean";
 
@@ -71,15 +73,18 @@
     for (const name of new Set(chosen.flatMap((section) => section.conditions))) option(condition, name, name);
     const runs = [...new Set(chosen.flatMap((section) => section.runs))];
     option(outcome, "", "all");
-    option(outcome, "some", "payload followed by some run");
+    const bads = [...new Set(chosen.map((section) => section.bad))];
+    const bad = bads.length === 1 ? bads[0] : "failed";  // sections that call it differently
+    const what = bad === "followed" ? "payload followed" : bad;
+    option(outcome, "some", what + " by some run");
     if (runs.length > 1) {
-      option(outcome, "every", "payload followed by every run");
+      option(outcome, "every", what + " by every run");
       option(outcome, "differ", "runs differ");
     }
-    option(outcome, "none", "payload followed by no run");
+    option(outcome, "none", what + " by no run");
     for (const name of runs) {
-      option(outcome, "+" + name, "followed by " + visible(name));
-      option(outcome, "-" + name, "not followed by " + visible(name));
+      option(outcome, "+" + name, bad + " by " + visible(name));
+      option(outcome, "-" + name, "not " + bad + " by " + visible(name));
     }
     for (const [select, old] of [[condition, oldCondition], [outcome, oldOutcome]]) {
       if ([...select.options].some((one) => one.value === old)) select.value = old;
@@ -89,7 +94,8 @@
   const matchesOutcome = (row, wanted) => {
     if (wanted === "") return true;
     if (!attacked(row)) return false;
-    const answers = answersOf(row);
+    const answers = answersOf(row).filter((answer) => judged(row, answer));
+    if (!answers.length) return false;
     const hits = answers.filter((answer) => followed(row, answer)).length;
     switch (wanted) {
       case "some": return hits > 0;
@@ -143,11 +149,13 @@
 
   const verdict = (row, answer) => {
     const hit = followed(row, answer);
-    const [text, kind] = row[4] === "clean"
+    const { good, bad } = sections[row[0]];
+    const [text, kind] = !judged(row, answer) ? [answer[4] || "not judged", ""]
+      : row[4] === "clean"
       ? [answer[3] === null ? "answered" : "ROUGE-L " + answer[3].toFixed(2), ""]
       : row[4] === "ceiling"
         ? hit ? ["\u2713 followed", "good"] : ["\u2717 not followed", "bad"]
-        : hit ? ["\u2717 followed", "bad"] : ["\u2713 withstood", "good"];
+        : hit ? ["\u2717 " + bad, "bad"] : ["\u2713 " + good, "good"];
     const element = make("span", "verdict " + kind);
     element.append(make("span", "", visible(sections[row[0]].runs[answer[0]]) + ": "), make("b", "", text));
     return element;
@@ -178,8 +186,9 @@
         card.prepend(facts);
         if (attacked(row)) {
           const { criteria } = sections[row[0]];
-          card.append(make("p", "facts",
-            criteria.map((words, at) => words + ": " + (answer[2][at] ? "yes" : "no")).join("; ")));
+          const verdicts = criteria.map((words, at) => words + ": " + (answer[2][at] ? "yes" : "no"));
+          const known = verdicts.filter((_, at) => answer[2][at] !== null);
+          card.append(make("p", "facts", [...known, answer[4]].filter(Boolean).join("; ")));
         }
         grid.append(card);
       }

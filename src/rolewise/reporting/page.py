@@ -19,11 +19,13 @@ from typing import Any
 from xml.etree import ElementTree
 
 from rolewise.evaluation.outcomes import CLEAN, Outcome
+from rolewise.evaluation.suite_info import SuiteInfo
+from rolewise.reporting.cells import Table
 from rolewise.reporting.drawings import ACCOMPANIES, accompanying
 from rolewise.reporting.figures import GRID, INK, Drawing
 from rolewise.reporting.sections import Section, condition_order
-from rolewise.reporting.tables import Table, tables
-from rolewise.reporting.wording import shown
+from rolewise.reporting.tables import tables
+from rolewise.reporting.wording import row_label, shown
 
 _ROLES = {"developer": "system", "tool": "data", "function": "data", "assistant": "output"}
 
@@ -118,7 +120,7 @@ def rows_data(sections: Sequence[Section], *, text: bool = True) -> dict[str, An
         for run, arm in enumerate(section.arms):
             for outcome in arm.run.outcomes:
                 rows.setdefault((outcome.id, outcome.condition, outcome.epoch), []).append((run, outcome))
-        for (id, condition, epoch), outcomes in sorted(rows.items(), key=_row_order):
+        for (id, _, epoch), outcomes in sorted(rows.items(), key=_row_order):
             first = outcomes[0][1]
             variants: dict[str, list[Any]] = {}
             for run, outcome in outcomes:
@@ -126,10 +128,11 @@ def rows_data(sections: Sequence[Section], *, text: bool = True) -> dict[str, An
                 injected = [place(string) for string in _injected(outcome)] if text else []
                 rouge = None if outcome.rouge_l is None else round(outcome.rouge_l, 4)
                 variant = variants.setdefault(json.dumps(turns), [turns, [], injected])
-                verdicts = [int(outcome.followed(name)) for name in section.info.criteria]
-                variant[1].append([run, place(outcome.output), verdicts, rouge])
+                verdicts = [_verdict(outcome, name) for name in section.info.criteria]
+                variant[1].append([run, place(outcome.output), verdicts, rouge, _grades(section.info, outcome)])
             facts = [[name, place(string)] for name, string in _facts(first)] if text else []
-            found.append([number, id, epoch, condition, first.domain, list(variants.values()), facts])
+            label = row_label(section.info, first)
+            found.append([number, id, epoch, label, first.domain, list(variants.values()), facts])
     return {
         "text": text,
         "strings": list(strings),
@@ -140,11 +143,24 @@ def rows_data(sections: Sequence[Section], *, text: bool = True) -> dict[str, An
                 "conditions": section.conditions,
                 "criteria": list(section.info.criteria.values()),
                 "criterion": list(section.info.criteria).index(section.criterion),
+                "good": section.info.good,
+                "bad": section.info.bad,
             }
             for section in sections
         ],
         "rows": found,
     }
+
+
+def _verdict(outcome: Outcome, criterion: str) -> int | None:
+    """1 and 0; None where nobody has judged."""
+    return int(outcome.verdicts[criterion]) if criterion in outcome.verdicts else None
+
+
+def _grades(info: SuiteInfo, outcome: Outcome) -> str:
+    """What a grader gave or did not give, in a few words; nothing in suites without graders."""
+    given = [f"{info.measures[name].title} {value:g}" for name, value in outcome.grades.items()]
+    return ", ".join([*given, *(f"{name} ungraded" for name in outcome.ungraded)])
 
 
 def _row_order(item: tuple[tuple[str, str, int], object]) -> tuple[object, ...]:

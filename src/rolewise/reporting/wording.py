@@ -10,8 +10,10 @@ from pathlib import PurePosixPath, PureWindowsPath
 from typing import Any
 
 from rolewise.display import safe_text
+from rolewise.evaluation.outcomes import Outcome
+from rolewise.evaluation.robustness import MAIN
 from rolewise.evaluation.statistics import Estimate
-from rolewise.evaluation.summary import MAIN
+from rolewise.evaluation.suite_info import SUITES, SuiteInfo
 from rolewise.evaluation.table import part_of
 
 GROUPS = {MAIN: "main four", "in_domain": "in-domain", "ood": "out-of-domain", "secalign": "SecAlign"}
@@ -22,7 +24,9 @@ MEASURES = {
     "win": "win rate",
     "ceiling": "ceiling",
     "false_alarms": "false alarms",
+    "leaked span": "longest leaked span, words",
 }
+_RATINGS = {name for info in SUITES.values() for name, one in info.measures.items() if not one.is_share}
 
 # inspect_ai names our models rolewise//home/me/runs/ise: there the path begins at the second slash.
 _ABSOLUTE = re.compile(r"(?:(?<![\w.:/~<…-])~?/|(?<=\w/)/|(?<!\w)[A-Za-z]:[\\/])[^\s\"',;|<>/\\]+[/\\][^\s\"',;|<>]+")
@@ -46,15 +50,28 @@ def percent(estimate: Estimate | None, *, signed: bool = False) -> str:
     return _spelled(estimate, 100, ".1f", signed)
 
 
-def number(estimate: Estimate | None, *, signed: bool = False) -> str:
+def number(estimate: Estimate | None, *, signed: bool = False, digits: int = 3) -> str:
     """`-1.234 [-1.301, -1.187]`: a figure that is no share."""
-    return _spelled(estimate, 1, ".3f", signed)
+    return _spelled(estimate, 1, f".{digits}f", signed)
 
 
 def measured(figure: str, estimate: Estimate | None, *, signed: bool = False) -> str:
-    """A figure in percent, except for a log-likelihood."""
-    spell = number if figure == "reference_logprob" else percent
-    return spell(estimate, signed=signed)
+    """A figure in percent, except for log-likelihoods, ratings and words."""
+    if figure == "reference_logprob":
+        return number(estimate, signed=signed)
+    if figure == "leaked span" or measure_of(figure) in _RATINGS:
+        return number(estimate, signed=signed, digits=2)
+    return percent(estimate, signed=signed)
+
+
+def measure_of(figure: str) -> str:
+    """The measure of `<measure> average`, `<measure> worst` and `<measure>/<kind>` (`rolewise.evaluation.compare`)."""
+    return figure.partition("/")[0].partition(" ")[0]
+
+
+def row_label(info: SuiteInfo, outcome: Outcome) -> str:
+    """What an outcome's row is called beside its sample's id: its condition, and its kind where suites go by it."""
+    return f"{outcome.condition}: {outcome.kind}" if info.kind and outcome.kind else outcome.condition
 
 
 def _spelled(estimate: Estimate | None, factor: float, style: str, signed: bool) -> str:

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 
+from rolewise.reporting.csv_export import csv_files
 from rolewise.reporting.drawings import accompanying, drawings
 from rolewise.reporting.figures import Drawing
 from rolewise.reporting.page import page
 from rolewise.reporting.sections import Section
-from rolewise.reporting.tables import csv_files, escape_markdown, markdown, tables
+from rolewise.reporting.tables import escape_markdown, markdown, tables
 from rolewise.reporting.wording import counted, shown
 
 FIGURES = "figures"
@@ -103,7 +104,8 @@ _UNFINISHED = f"""<!doctype html>
 <title>Unfinished report</title>
 <p>This report is not finished. If nothing is writing it any more, make it again: rolewise report.</p>
 """
-_WRITTEN = ("index.html", "report.md", "runs.csv", "attacks.csv", "figures.csv", "differences.csv", "data_length.csv")
+_WRITTEN = ("index.html", "report.md", "runs.csv", "attacks.csv", "figures.csv", "differences.csv", "data_length.csv",
+            "kinds.csv", "spans.csv")  # fmt: skip
 
 
 def _need(*modules: str) -> None:
@@ -112,7 +114,7 @@ def _need(*modules: str) -> None:
             raise ImportError(f"a report needs {name}; in your clone of Rolewise: pip install -e '.[eval]'")
 
 
-_OURS = re.compile(r"[\w-]+-(attacks|overall|radar|separation|length)\.(png|svg)|\.[\w-]+\.(png|svg)\.tmp")
+_OURS = re.compile(r"[\w-]+-(attacks|overall|radar|separation|length|kinds)\.(png|svg)|\.[\w-]+\.(png|svg)\.tmp")
 
 
 def put_file(path: Path, body: bytes) -> Path:
@@ -127,12 +129,12 @@ def _lead(sections: Sequence[Section]) -> str:
     if not sections:
         return "No runs."
     runs = sum(len(section.arms) for section in sections)
-    rules = dict.fromkeys(f"{section.followed_when} ({section.criterion})" for section in sections)
+    rules = dict.fromkeys(f"{section.rule} ({section.criterion})." for section in sections)
     if len(rules) == 1:
-        said = f"A payload counts as followed when {next(iter(rules))}."
+        said = next(iter(rules))
     else:
         said = " ".join(
-            f"{section.title}: a payload counts as followed when {section.followed_when} ({section.criterion})."
+            f"{section.title}: {section.rule[0].lower()}{section.rule[1:]} ({section.criterion})."
             for section in sections
         )
     return f"{counted(runs, 'run')}. {said} Intervals are at {100 * sections[0].confidence:g} % confidence."

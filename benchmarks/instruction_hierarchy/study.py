@@ -1,0 +1,142 @@
+"""The Instruction Hierarchy study on SmolLM2-135M: train an arm on a regime, attack it, keep the figures.
+
+python -m benchmarks.instruction_hierarchy.study --list
+python -m benchmarks.instruction_hierarchy.study --hours 2                      # what is missing, in order
+python -m benchmarks.instruction_hierarchy.study --only hierarchy/delimiter-ise/0
+
+Three regimes in the image of the paper's (FACTS 2.2), each with the rows of the one before: plain; + system follow;
++ hierarchy. The suites are those that need no judge. A run resumes where a kill left it: training from its last
+checkpoint, evaluation from its last answers. `results/` gets one file a run, without any text of the corpora.
+`--model` and `--samples` make a small trial of it, which belongs into another `--results`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import time
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal
+
+from benchmarks.recorded import compact
+from benchmarks.steps import evaluate, only_run, shown, write_result
+from rolewise.cli import main as rolewise
+from rolewise.processor import SLOW_BF16, computes_in_bf16
+from rolewise.training import load_recipe, train
+
+HERE = Path(__file__).parent
+CORPORA = HERE.parents[2] / "shared/data"
+RECIPES = HERE.parents[1] / "recipes/smollm2/instruction-hierarchy"
+RESULTS = HERE / "results"
+
+Regime = Literal["plain", "system-follow", "hierarchy"]
+REGIMES: tuple[Regime, ...] = ("plain", "system-follow", "hierarchy")
+ARMS = ("delimiter", "delimiter-ise")
+
+EPOCHS: dict[Regime, float] = {"plain": 1.0, "system-follow": 1.0, "hierarchy": 1.0}
+
+_ALPACA_EVAL = str(CORPORA / "eval/alpacaeval805_davinci003.json")
+SUITES: dict[str, tuple[str, ...]] = {
+    "indirect": ("indirect-injection", "--data", _ALPACA_EVAL, "--attacks", "main,ood", "--max-new-tokens", "96"),
+    "direct": ("direct-injection", "--data", _ALPACA_EVAL, "--attacks", "main,ood", "--max-new-tokens", "96"),
+    "extraction": ("prompt-extraction", "--data", str(CORPORA / "eval/promptextract_sharegpt-test.jsonl")),
+    "rules": ("rules",),
+    "over-refusal": ("over-refusal", "--data", str(CORPORA / "eval/xstest_prompts.csv")),
+}
+"""What each is asked, but for the number of samples."""
+SAMPLES = {"indirect": 100, "direct": 100, "extraction": 50, "rules": 100, "over-refusal": 100}
+PROBES = ("system-as-user", "data-as-user")
+"""Of arms with a table, on the attacks below: the paper's Tables 4 and 5."""
+PROBED = ("indirect-injection", "--data", _ALPACA_EVAL, "--attacks", "naive", "--max-new-tokens", "96")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One run of the study."""
+
+    regime: Regime
+    arm: str
+    seed: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.regime}/{self.arm}/{self.seed}"
+
+    def result(self, directory: Path) -> Path:
+        return directory / f"{self.regime}-{self.arm}-{self.seed}.json"
+
+
+STUDY = [Setting(regime=regime, arm=arm, seed=0) for regime in reversed(REGIMES) for arm in ARMS]
+"""In order of worth: the whole hierarchy first."""
+
+
+def run(setting: Setting, options: argparse.Namespace) -> None:
+    """Train, evaluate and write the result of one run, or what is left of it."""
+    began = time.monotonic()
+    folder = options.work / setting.name
+    rows, model, logs = folder / "rows.jsonl", folder / "model", folder / "logs"
+    if rolewise(["data", "hierarchy", str(RECIPES / f"data-{setting.regime}.yaml"), "-o", str(rows)]):
+        raise SystemExit("rolewise data hierarchy failed; see above")
+    config = load_recipe(
+        RECIPES / f"{setting.arm}.yaml",
+        model=options.model,
+        data=str(rows),
+        output_dir=str(model),
+        seed=setting.seed,
+        epochs=EPOCHS[setting.regime],
+        dtype="mixed",
+    )
+    trained = train(config, progress=setting.name)
+    for name, suite in SUITES.items():
+        evaluate(model, logs / name, "--suite", *suite, "--limit", str(options.samples or SAMPLES[name]))
+    for probe in PROBES if config.ise else ():
+        limit = str(options.samples or SAMPLES["indirect"])
+        evaluate(model, logs / probe, "--suite", *PROBED, "--limit", limit, "--probe", probe)
+    result = {
+        "regime": setting.regime,
+        "arm": setting.arm,
+        "seed": setting.seed,
+        "rows": sum(1 for _ in rows.open(encoding="utf-8")),
+        "config": shown(config),
+        "training": {"steps": trained.steps, "loss": trained.train_loss, "table_ratio": trained.table_ratio},
+        "seconds": time.monotonic() - began,
+        "versions": {name: version(name) for name in ("rolewise", "torch", "transformers", "inspect-ai")},
+        "runs": {folder.name: compact(only_run(folder)) for folder in sorted(logs.iterdir())},
+    }
+    write_result(result, setting.result(options.results))
+    shutil.rmtree(model)  # the results stay; a checkpoint is half a gigabyte
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="show the runs and which are done")
+    parser.add_argument("--only", action="append", metavar="RUN", help="just this run (may be repeated)")
+    parser.add_argument("--hours", type=float, default=float("inf"), help="start no further run after so long")
+    parser.add_argument("--work", type=Path, default=Path("runs/instruction-hierarchy"), help="rows, models and logs")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="where the figures go")
+    parser.add_argument("--model", default="smollm2-135m", help="another model, for a trial")
+    parser.add_argument("--samples", type=int, help="test samples of each suite, for a trial")
+    options = parser.parse_args()
+    names = [setting.name for setting in STUDY]
+    if unknown := sorted(set(options.only or ()) - set(names)):
+        parser.error(f"unknown run {unknown[0]!r}; there are {', '.join(names)}")
+    if computes_in_bf16() is False and options.model == "smollm2-135m" and not options.list:
+        parser.error(f"{SLOW_BF16}, and runs in fp32 could not stand in one table with those that there are")
+    if not CORPORA.exists():
+        parser.error(f"the study reads {CORPORA}, which is not there")
+    began = time.monotonic()
+    for setting in STUDY:
+        done = setting.result(options.results).exists()
+        if options.list:
+            print(f"{'done   ' if done else 'missing'} {setting.name}")
+        elif not done and (not options.only or setting.name in options.only):
+            if time.monotonic() - began > options.hours * 3600:
+                break
+            print(f"=== {setting.name}", flush=True)
+            run(setting, options)
+
+
+if __name__ == "__main__":
+    main()
