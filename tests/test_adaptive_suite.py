@@ -16,7 +16,8 @@ from inspect_ai.model import ChatMessage, ModelOutput, ModelUsage, get_model
 from rich.console import Console
 
 from rolewise.adaptive import success_over_budget, trajectories_of
-from rolewise.evaluation import SUITES, Run, SuiteInfo, summarise
+from rolewise.cli import main
+from rolewise.evaluation import Run, summarise
 from rolewise.evaluation.adaptive_suite import adaptive
 from rolewise.evaluation.logs import run_of
 from rolewise.evaluation.store import close_stores
@@ -24,14 +25,6 @@ from rolewise.evaluation.suites import DIRECT_SYSTEM
 from rolewise.evaluation.table import comparison_table
 from tests.test_evaluation_suites import QUIET
 from tests.training_model import save_tiny_model
-
-
-@pytest.fixture(autouse=True)
-def known(monkeypatch: pytest.MonkeyPatch) -> None:
-    if "adaptive" not in SUITES:
-        sq = SUITES["structured_query"]
-        info = SuiteInfo(title="Adaptive attacks", criteria=sq.criteria, file=sq.file, published=sq.published)
-        monkeypatch.setitem(SUITES, "adaptive", info)  # type: ignore[arg-type]
 
 
 @pytest.fixture(scope="module")
@@ -222,3 +215,18 @@ def test_a_row_that_is_too_long_for_gcg_is_left_out_alone_and_the_table_shows_th
 def test_bad_arguments_are_refused(place: Path, task: dict[str, Any], match: str) -> None:
     with pytest.raises(ValueError, match=match):
         run_on(place, Mock(lambda _: "").model, **task)
+
+
+def test_the_command_and_the_report_show_success_over_budget(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    logs, out = tmp_path / "logs", tmp_path / "report"
+    command = ["eval", "mockllm/model", "--suite", "adaptive", "--data", str(place / "alpaca.json"), "--budget", "3",
+               "--criterion", "begins_with", "--log-dir", str(logs)]  # fmt: skip
+    assert main(command) == 0
+    assert "best_of_n" in capsys.readouterr().out
+    assert main(["report", str(logs), "-o", str(out)]) == 0
+    assert (out / "figures" / "adaptive-best-of-n-budget.svg").is_file()
+    lines = (out / "curves.csv").read_text().splitlines()
+    assert [line.split(",")[-8:-3] for line in lines[1:]][-1] == ["best_of_n", "attempts", "3", "0", "3"]
+    assert "adaptive-best-of-n-budget.svg" in (out / "report.md").read_text()

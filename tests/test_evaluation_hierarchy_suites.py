@@ -210,13 +210,19 @@ def test_runs_resume(secrets: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--suite", "rules", "--attacks", "main"], "--attacks is for the suites structured-query and direct"),
+        (
+            ["--suite", "rules", "--attacks", "main"],
+            "--attacks is for the suites structured-query, direct",
+        ),
         (["--suite", "rules", "--grader", "mockllm/model"], "--grader is for the suites structured-query, direct"),
-        (["--suite", "rules", "--data-role", "tool"], "--data-role is for the suites structured-query and sep"),
+        (
+            ["--suite", "rules", "--data-role", "tool"],
+            "--data-role is for the suites structured-query, sep and",
+        ),
         (["--suite", "direct-injection", "--data-role", "tool"], "direct-injection has no such option, so leave it"),
         (["--suite", "rules", "--criterion", "leaked"], "must be one of obeyed, broken (Rules)"),
         (["--suite", "rules", "--queries", "x.txt"], "--queries is for the suite prompt-extraction"),
-        (["--suite", "rules", "--data", "pyproject.toml"], "the rows of rules are generated"),
+        (["--suite", "rules", "--data", "pyproject.toml"], ":1: not valid JSON"),
         (["--suite", "prompt-extraction", "--queries", "absent.txt"], "no file of queries 'absent.txt'"),
         (["--suite", "prompt-extraction", "--data", "pyproject.toml"], "a file with one text a line needs a name"),
         (["--suite", "prompt-extraction", "--data", "absent"], "no test file 'absent' for prompt-extraction"),

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rolewise.cli import main
 from rolewise.evaluation.guardrail_rubric import guardrail_prompt, read_guardrails
 from rolewise.evaluation.guardrails import (
     NEUTRAL,
@@ -385,3 +386,14 @@ def test_without_a_grader_only_a_programs_rows_are_asked(tmp_path: Path) -> None
                                 ((0, "banlist"), (0, "ceiling"), (1, "check"), (1, "ceiling"))}  # fmt: skip
     with pytest.raises(ValueError, match=r"1 of 1 rows of .* name one \(--grader MODEL"):
         run_suite(tmp_path, without_rules, rows=[JUDGED])
+
+
+def test_the_suite_rules_takes_a_file_of_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = written(tmp_path, [BANNED, CHECKED])
+    command = ["eval", "mockllm/model", "--suite", "rules", "--data", str(file), "--log-dir", str(tmp_path / "logs")]
+    assert main(command) == 0
+    assert "guardrails on guard.jsonl" in " ".join(capsys.readouterr().out.split())
+    assert main(["report", str(tmp_path / "logs"), "-o", str(tmp_path / "report")]) == 0
+    assert "Guardrails" in (tmp_path / "report" / "report.md").read_text()
+    assert main([*command, "--criterion", "obeyed"]) == 2
+    assert "violated" in capsys.readouterr().err

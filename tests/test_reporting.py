@@ -114,7 +114,7 @@ def test_lengths_are_cut_alike_for_every_run() -> None:
 def test_every_row_says_what_it_is_of() -> None:
     for name, body in csv_files(build_sections([run(), run("second", SECOND)], confidence=0.9)).items():
         lines = list(csv.DictReader(io.StringIO(body)))
-        assert lines or name in ("kinds.csv", "spans.csv"), name  # of other suites
+        assert lines or name in ("kinds.csv", "spans.csv", "curves.csv"), name  # of other suites
         for line in lines:
             assert line["data"] == "eval/rows.json, sha256 0123456789abcdef"
             assert (line["seed"], line["confidence"]) == ("7", "0.9")
@@ -556,7 +556,7 @@ def test_the_command(logs: list[Run], tmp_path: Path, capsys: pytest.CaptureFixt
     given = ["report", "logs", "-o", str(output), "--title", "Mine", "--criterion", "begins_with", "--no-text"]
     assert cli.main([*given, "--rename", "second=ISE"]) == 0
     said = capsys.readouterr().err
-    assert f"2 runs, 19 files: open {output / 'index.html'}" in said
+    assert f"2 runs, 20 files: open {output / 'index.html'}" in said
     report = (output / "report.md").read_text()
     assert report.startswith("# Mine\n")
     assert "| ISE | first |" in report

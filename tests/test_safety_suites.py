@@ -334,14 +334,17 @@ def test_a_tiny_model_through_the_command(requests: Path, tmp_path: Path, capsys
         ),
         (
             ["--suite", "harmful", "--attacks", "main"],
-            "--attacks is for the suites structured-query and direct-injection",
+            "--attacks is for the suites structured-query, direct-injection and adaptive",
         ),
         (["--suite", "harmful", "--criterion", "refused"], "must be one of helped, answered (Harmful requests)"),
         (
             ["--suite", "over-refusal", "--templates", "t.txt"],
             "--templates is for the suite harmful; over-refusal has no",
         ),
-        (["--suite", "over-refusal", "--data-role", "tool"], "--data-role is for the suites structured-query and sep"),
+        (
+            ["--suite", "over-refusal", "--data-role", "tool"],
+            "--data-role is for the suites structured-query, sep and ad",
+        ),
         (["--templates", "t.txt"], "--templates is for the suite harmful; structured-query has no such option"),
         (["--suite", "rules", "--grader", "stub/grader"], "rules has no such option, so leave it out"),
         (["--suite", "harmful", "--data", "rows.csv", "--limit", "0"], "--limit 0 must be at least 1"),

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.summary import Summary
 from rolewise.reporting.arms import Arm
+from rolewise.reporting.curves import curves_of
 from rolewise.reporting.sections import Section
 from rolewise.reporting.wording import shown
 
@@ -70,6 +71,11 @@ def csv_files(sections: Sequence[Section]) -> dict[str, str]:
             ([*_about(section, arm), query, *_parts(span.mean), span.longest]
              for section in sections for arm in section.arms for summary in [*arm.summaries.values()][:1]
              for query, span in (({"all": summary.span} if summary.span else {}) | summary.spans).items()),
+        ),
+        "curves.csv": _csv(
+            (*_ABOUT, "method", "unit", "budget", "fallen", *_ESTIMATE),
+            ([*_about(section, arm), method, unit, point.budget, point.successes, *_parts(point.share)]
+             for section in sections for arm, method, unit, points in curves_of(section) for point in points),
         ),
     }  # fmt: skip
 

@@ -8,12 +8,13 @@ from collections.abc import Sequence
 from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.summary import Summary
 from rolewise.evaluation.table import is_deaf
+from rolewise.reporting.curves import curve_drawings
 from rolewise.reporting.figures import Drawing, bars, lines, radar, spans
 from rolewise.reporting.sections import Section
 from rolewise.reporting.wording import group_name, shown
 
 _AXIS = "robust accuracy, percent"
-ACCOMPANIES = {"overview": ("overall", "separation"), "attacks": ("attacks", "radar"), "lengths": ("length",),
+ACCOMPANIES = {"overview": ("overall", "separation"), "attacks": ("attacks", "radar", "budget"), "lengths": ("length",),
               "kinds": ("kinds",)}  # fmt: skip
 """By a table's key, the figures that belong below it (the last part of their names)."""
 
@@ -22,7 +23,8 @@ def drawings(section: Section) -> list[Drawing]:
     """The figures that the section's runs have numbers for; none for a section without figures.
 
     Bars by attack; average, worst and union by group; a radar of the attacks that all runs have (three or more);
-    separation between attack success and ceiling; average and separation by length of the data.
+    separation between attack success and ceiling; success over budget of adaptive attacks; average and separation by
+    length of the data.
     """
     measured = section.measured
     if not measured:
@@ -88,7 +90,7 @@ def drawings(section: Section) -> list[Drawing]:
                 note=f"{note} The further out, the more robust, or deaf: see the ceiling. Intervals are in the bars.",
             )
         )
-    return [*found, *_by_length(section, slug, note)]
+    return [*found, *curve_drawings(section, slug, note), *_by_length(section, slug, note)]
 
 
 def _by_length(section: Section, slug: str, note: str) -> list[Drawing]:

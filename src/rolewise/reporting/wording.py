@@ -16,7 +16,13 @@ from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.suite_info import SUITES, SuiteInfo
 from rolewise.evaluation.table import part_of
 
-GROUPS = {MAIN: "main four", "in_domain": "in-domain", "ood": "out-of-domain", "secalign": "SecAlign"}
+GROUPS = {
+    MAIN: "main four",
+    "in_domain": "in-domain",
+    "ood": "out-of-domain",
+    "secalign": "SecAlign",
+    "adaptive": "adaptive",
+}
 MEASURES = {
     "rouge_l": "ROUGE-L",
     "correct": "tasks done",

@@ -105,7 +105,7 @@ _UNFINISHED = f"""<!doctype html>
 <p>This report is not finished. If nothing is writing it any more, make it again: rolewise report.</p>
 """
 _WRITTEN = ("index.html", "report.md", "runs.csv", "attacks.csv", "figures.csv", "differences.csv", "data_length.csv",
-            "kinds.csv", "spans.csv")  # fmt: skip
+            "kinds.csv", "spans.csv", "curves.csv")  # fmt: skip
 
 
 def _need(*modules: str) -> None:
@@ -114,7 +114,7 @@ def _need(*modules: str) -> None:
             raise ImportError(f"a report needs {name}; in your clone of Rolewise: pip install -e '.[eval]'")
 
 
-_OURS = re.compile(r"[\w-]+-(attacks|overall|radar|separation|length|kinds)\.(png|svg)|\.[\w-]+\.(png|svg)\.tmp")
+_OURS = re.compile(r"[\w-]+-(attacks|budget|overall|radar|separation|length|kinds)\.(png|svg)|\.[\w-]+\.(png|svg)\.tmp")
 
 
 def put_file(path: Path, body: bytes) -> Path:
