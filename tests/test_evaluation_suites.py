@@ -534,7 +534,11 @@ def test_a_judge_is_asked_in_both_orders_and_once(place: Path, tmp_path: Path) -
 
     def judge(messages: list[ChatMessage]) -> str:
         prompts.append(messages[-1].text)
-        return "SECOND" if prompts[-1].index("good answer") > prompts[-1].index("bad answer") else "I say: FIRST."
+        return (
+            "SECOND"
+            if prompts[-1].index("good answer") > prompts[-1].index("bad answer")
+            else "Both are fine.\nFinal verdict: **FIRST**"
+        )
 
     def ask_about(answer: str, reference: str) -> float:
         kept = str(tmp_path / "verdicts.jsonl")
@@ -545,5 +549,17 @@ def test_a_judge_is_asked_in_both_orders_and_once(place: Path, tmp_path: Path) -
     assert len(prompts) == 2, "the second comparison has the same two prompts, whose verdicts were kept"
     always_first = asyncio.run(prefers(mock(lambda _: "first"), "task", "a", "b"))
     assert always_first == (0.5, ["FIRST", "FIRST"]), "a judge with a favourite place says nothing"
-    with pytest.raises(ValueError, match="neither FIRST, SECOND nor TIE"):
-        read_verdict("no idea")
+    for said in (
+        "no idea",
+        "At first glance neither is any good.",
+        "The first answer is worse than the second.",
+        "FIRST or SECOND or TIE?",
+        "Sorry, I cannot judge this. First, it is harmful.",
+        "FIRST\nor not",
+        "",
+    ):
+        with pytest.raises(ValueError, match="FIRST, SECOND or TIE"):
+            read_verdict(said)
+    assert [read_verdict(said) for said in ("I think so.\n\nSecond.\n", "**TIE**", "Verdict: first")] == [
+        "SECOND", "TIE", "FIRST",
+    ]  # fmt: skip

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from rolewise.cli import main
 from rolewise.commands.eval_options import EvalConfig
-from rolewise.evaluation.outcomes import CEILING, CLEAN
+from rolewise.evaluation.outcomes import CEILING, CLEAN, Refusal
 from rolewise.reproduce import Inputs, Page, Part, Readings, gaps, parts
 from rolewise.reproduce.page import draw, markdown, table_csv
 from rolewise.reproduce.readings import ALSO, ATTACKS, CAPABILITIES, TABLES
@@ -100,14 +101,23 @@ def test_figures_are_those_of_the_runs_and_nothing_stands_in_for_a_missing_one()
     assert [one.name for one in draw(readings)] == ["instruction_hierarchy-bars"], "two shared spokes make no radar"
 
 
-def test_gaps_name_the_models_that_a_part_was_not_run_on() -> None:
+def test_gaps_name_what_was_not_run_not_answered_and_not_graded() -> None:
     every = [
         Part(key="a", title="A", missing="needs --grader"), Part(key="b", title="B", table_only=True),
-        Part(key="c", title="C", ours_only=True), Part(key="d", title="D"),
+        Part(key="c", title="C", ours_only=True), Part(key="d", title="D"), Part(key="e", title="E"),
     ]  # fmt: skip
-    assert list(gaps(every, {"b": ["x"], "c": ["x", "y"], "d": []}, ["x", "y"])) == [
-        "A: needs --grader", "B: not for y (no segment table)", "D: not for x, y (not run)",
-    ]  # fmt: skip
+    fitting = {"a": [], "b": ["x"], "c": ["x", "y"], "d": ["x", "y"], "e": ["x", "y"]}
+    long = Refusal(id="s9", condition="naive", reason="too long", tokens=600, positions=512)
+    ungraded = reporting_runs.outcome("s1", "naive", False, verdicts={}, ungraded={"in_response": "no verdict"})
+    runs = {
+        ("x", "b"): reporting_runs.run("x"), ("x", "c"): replace(reporting_runs.run("x"), refused=[long]),
+        ("x", "d"): reporting_runs.run("x"), ("y", "d"): reporting_runs.run("y"),
+        ("x", "e"): reporting_runs.run("x", outcomes=[ungraded, reporting_runs.outcome("s2", "naive", True)]),
+    }  # fmt: skip
+    found = list(gaps(every, fitting, Readings.of(["x", "y"], runs), runs))
+    assert found[:3] == ["A: needs --grader", "B: not for y (no segment table)", "C: not run for y"]
+    assert found[3].startswith("C, x: 1 of")
+    assert found[4:] == ["E: not run for y", "E, x: 1 of 2 answers are ungraded"]
 
 
 def test_the_command_runs_what_it_can_and_goes_on_from_its_logs(
@@ -119,19 +129,45 @@ def test_the_command_runs_what_it_can_and_goes_on_from_its_logs(
                "--limit", "2", "--log-dir", str(logs), "-o", str(out)]  # fmt: skip
     assert main([*command, "--plan"]) == 0
     assert not logs.exists()
-    assert "needs --grader" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert "needs --grader" in said
+    assert "mockllm/model to do" in said
     assert main([*command, "--only", "over-refusal", "indirect/no-system"]) == 0
     page = (out / "instruction_hierarchy.md").read_text()
     assert "| over-refusal: answered |" in page
     assert "| indirect, naive: no system message |" in page
-    assert "- direct injection: not for tiny, model (not run)" in page
+    assert "- direct injection: not run for tiny, model" in page
     assert "- indirect injection (naive), system-as-user: not for tiny, model (no segment table)" in page
-    assert (out / "suites" / "index.html").is_file()
+    assert (out / "parts" / "indirect-no-system" / "index.html").is_file()
     capsys.readouterr()
     assert main([*command, "--only", "harmful-bare"]) == 0
     assert "| over-refusal: answered |" in (out / "instruction_hierarchy.md").read_text(), "read from its log"
     assert "| harmful, bare |" in (out / "instruction_hierarchy.md").read_text()
-    assert "over-refusal" not in capsys.readouterr().err.replace("over-refusal                 over-refusal", "")
+    assert "over-refusal" not in capsys.readouterr().err
+    assert main([*command, "--plan"]) == 0
+    assert f"over-refusal: {model} done, mockllm/model done" in capsys.readouterr().err
+
+
+def test_graders_attackers_and_templates_are_looked_at_before_anything_is_asked(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    (tmp_path / "none.txt").write_text("No place for it.")
+    command = ["reproduce", "instruction-hierarchy", "--models", "mockllm/model", "--data-dir", str(data),
+               "--log-dir", str(tmp_path / "logs"), "-o", str(tmp_path / "out")]  # fmt: skip
+    for options, said in (
+        (["--grader", "nonsense/x"], "grader 'nonsense/x' cannot be used"),
+        (["--attacker", "openai/gpt-4o"], "OPENAI_API_KEY"),
+        (["--templates", str(tmp_path / "none.txt")], "placeholder"),
+        (["--templates", "a", "a"], "up to 2 different files"),
+        (["--only", "alpaca-eval"], "alpaca-eval needs --grader"),
+        (["--data-dir", str(tmp_path / "nowhere")], "no folder"),
+    ):
+        assert main([*command, *options]) == 2
+        told = capsys.readouterr().err
+        assert said in told
+        assert "[/" not in told
+    assert not (tmp_path / "logs").exists()
 
 
 @pytest.mark.parametrize(
@@ -144,6 +180,9 @@ def test_the_command_runs_what_it_can_and_goes_on_from_its_logs(
         (["instruction-hierarchy"], "--models"),
     ],
 )
-def test_what_cannot_be_run_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["reproduce", *arguments]) == 2
+def test_what_cannot_be_run_is_refused(
+    arguments: list[str], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").mkdir()
+    assert main(["reproduce", *arguments, "--data-dir", str(tmp_path / "data")]) == 2
     assert said in capsys.readouterr().err

@@ -24,6 +24,7 @@ from benchmarks.recorded import compact
 from benchmarks.steps import evaluate, only_run, shown, write_result
 from rolewise.cli import main as rolewise
 from rolewise.processor import SLOW_BF16, computes_in_bf16
+from rolewise.reproduce.plan import SYSTEM
 from rolewise.training import load_recipe, train
 
 HERE = Path(__file__).parent
@@ -38,8 +39,9 @@ ARMS = ("delimiter", "delimiter-ise")
 EPOCHS: dict[Regime, float] = {"plain": 1.0, "system-follow": 1.0, "hierarchy": 1.0}
 
 _ALPACA_EVAL = str(CORPORA / "eval/alpacaeval805_davinci003.json")
+_INDIRECT = ("indirect-injection", "--data", _ALPACA_EVAL, "--system", SYSTEM, "--max-new-tokens", "96")
 SUITES: dict[str, tuple[str, ...]] = {
-    "indirect": ("indirect-injection", "--data", _ALPACA_EVAL, "--attacks", "main,ood", "--max-new-tokens", "96"),
+    "indirect": (*_INDIRECT, "--attacks", "main,ood"),
     "direct": ("direct-injection", "--data", _ALPACA_EVAL, "--attacks", "main,ood", "--max-new-tokens", "96"),
     "extraction": ("prompt-extraction", "--data", str(CORPORA / "eval/promptextract_sharegpt-test.jsonl")),
     "rules": ("rules",),
@@ -49,7 +51,7 @@ SUITES: dict[str, tuple[str, ...]] = {
 SAMPLES = {"indirect": 100, "direct": 100, "extraction": 50, "rules": 100, "over-refusal": 100}
 PROBES = ("system-as-user", "data-as-user")
 """Of arms with a table, on the attacks below: the paper's Tables 4 and 5."""
-PROBED = ("indirect-injection", "--data", _ALPACA_EVAL, "--attacks", "naive", "--max-new-tokens", "96")
+PROBED = (*_INDIRECT, "--attacks", "naive")
 
 
 @dataclass(frozen=True, kw_only=True)

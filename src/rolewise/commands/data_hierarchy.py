@@ -53,6 +53,8 @@ class HierarchyConfig:
     def __post_init__(self) -> None:
         if self.review < 0:
             raise ValueError(f"--review {self.review} must not be negative")
+        if self.review and self.estimate:
+            raise ValueError("--estimate makes no rows that --review could show; give one of the two")
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -39,6 +39,17 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "streams": ("adaptive",),
 }
 """The options that only some suites have, with these suites: elsewhere they are refused, never ignored."""
+_METHODS = {
+    "attacks": "best_of_n",
+    "delimiters": "best_of_n",
+    "attacker": "pair",
+    "streams": "pair",
+    "candidates": "gcg",
+    "suffix_tokens": "gcg",
+}
+"""The options that only one method of adaptive has."""
+_BENCHMARKS = {"data": "mt_bench", "references": "alpaca_eval"}
+"""The files of capability, and the benchmark that reads each."""
 _FILES = ("queries", "templates", "references")
 """Those that name a file."""
 _SAID_IF_GIVEN = {"turn": _INJECTIONS, "via": _INJECTIONS, "system": ("structured-query",)}
@@ -166,6 +177,21 @@ class EvalConfig:
                     f"--{field.name.replace('_', '-')} is for {_listed(suites)}; {self.suite} has no such option, so "
                     "leave it out"
                 )
+
+        if self.suite == "adaptive":
+            self._require_named(_METHODS, "method", self.method)
+        if self.suite == "capability":
+            self._require_named(_BENCHMARKS, "benchmarks", self.benchmarks)
+
+    def _require_named(self, owners: dict[str, str], option: str, chosen: str) -> None:
+        """Options of a method, or a benchmark, that was not chosen."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        names = [name.strip().replace("-", "_") for name in chosen.split(",")]
+        if not set(names) <= set(owners.values()):
+            return  # an unknown name is told of elsewhere
+        for name, owner in owners.items():
+            if getattr(self, name) != defaults[name] and owner not in names:
+                raise ValueError(f"--{_dashed(name)} is for --{option} {owner}, and {option} is {chosen}; leave it out")
 
     def has_option(self, name: str) -> bool:
         """Whether an option belongs to the suite."""

@@ -49,6 +49,7 @@ def evaluate(config: EvalConfig) -> list[Run]:
 
         raise ValueError(NEEDS_GRADER)
     names, bare = look_up(config)
+    check_others(config)
     arguments = task_args(config, files)
     if source == GENERATED and config.data is None and suite_info(suite).file:
         say(f"no test file here, so rows are generated; --data FILE takes {suite_info(suite).published}")
@@ -85,6 +86,20 @@ def _plans(
         note = f" ({NO_TABLE})" if name in bare and config.scale is None else ""
         plan = Plan(model=name, suite=config.suite_name, task_args=arguments, model_args=ours, grader=config.grader)
         yield plan, note
+
+
+def check_others(config: EvalConfig) -> None:
+    """Whether the grader and the attacker can be used: not found out after an hour of answers.
+
+    Raises:
+        ValueError: when one cannot.
+    """
+    from rolewise.evaluation.running import other_model
+
+    for use in ("grader", "attacker"):
+        if (name := getattr(config, use)) is not None:
+            with named_as_options(EvalConfig):
+                other_model(name, use)
 
 
 def look_up(config: EvalConfig) -> tuple[list[str], set[str]]:

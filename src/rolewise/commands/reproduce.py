@@ -5,8 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import shlex
-import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -14,8 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from rolewise.commands.arguments import parse
+from rolewise.commands.eval import UNASKED
 from rolewise.commands.eval_options import EvalConfig
 from rolewise.commands.models import say
+from rolewise.evaluation.safety import load_templates
+from rolewise.reproduce.plan import GCG_SAMPLES, TEMPLATE_FILES
 
 if TYPE_CHECKING:
     from rolewise.evaluation.outcomes import Run
@@ -72,17 +74,24 @@ class ReproduceConfig:
     log_dir: Path = Path("logs/instruction-hierarchy")
     """Where logs go, and answers as they come."""
     output: Annotated[Path, tyro.conf.arg(aliases=["-o"], metavar="DIR")] = Path("reproduction")
-    """Where instruction_hierarchy.md, its CSV and its figures go, and a report of all suites."""
+    """Where instruction_hierarchy.md, its CSV and its figures go, and a report of each part."""
     no_text: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
     """Leave conversations and answers out of the report: what you may not publish stays out."""
     plan: Annotated[bool, tyro.conf.FlagCreatePairsOff] = False
-    """Only show what would be run, what was, and what is missing."""
+    """Only show what would be run, what was run before, and what is missing."""
 
     def __post_init__(self) -> None:
         if not self.models:
             raise ValueError("name at least one model: --models runs/delimiter runs/ise")
         if self.limit is not None and self.limit < 1:
             raise ValueError(f"--limit {self.limit} must be at least 1")
+        if not self.data_dir.expanduser().is_dir():
+            raise FileNotFoundError(f"no folder {str(self.data_dir)!r} of test files; name it with --data-dir")
+        if len(self.templates) > TEMPLATE_FILES or len(set(self.templates)) < len(self.templates):
+            raise ValueError(
+                f"--templates takes up to {TEMPLATE_FILES} different files, not {', '.join(map(str, self.templates))}; "
+                "rolewise eval --suite harmful takes any other"
+            )
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -103,23 +112,37 @@ def main(arguments: Sequence[str]) -> int:
         near = difflib.get_close_matches(unknown[0], [part.key for part in every], n=1, cutoff=0.4)
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"--only {unknown[0]}: {hint}the parts are {', '.join(part.key for part in every)}")
-    from rolewise.commands.eval_runs import look_up
+    from rolewise.commands.eval_runs import check_others, look_up
 
-    names, bare = look_up(EvalConfig(models=config.models))
-    _say_plan(every)
+    given = EvalConfig(models=config.models, suite="adaptive", method="pair", attacker=config.attacker)
+    names, bare = look_up(given)
+    check_others(given)
+    check_others(EvalConfig(models=config.models, grader=config.grader))
+    for file in config.templates:
+        load_templates(file.expanduser())
+    fitting = {part.key: [] if part.missing else _fit(part, config, names, bare) for part in every}
+    asked = [part for part in every if fitting[part.key] and (not config.only or part.key in config.only)]
+    if not asked:
+        raise ValueError(
+            f"none of {', '.join(config.only) or 'the parts'} can be run: "
+            + "; ".join(f"{part.key} {part.missing or 'fits no model'}" for part in every
+                        if not config.only or part.key in config.only)
+        )  # fmt: skip
     if config.plan:
+        _say_plan(config, every, fitting)
         return 0
-    from rolewise.reporting.write import check_target
-
-    check_target(config.output / "suites")
-    runs = _run(config, every, names, bare)
-    _write(config, every, runs)
-    return 0
+    runs = _run(config, every, asked, fitting)
+    return _write(config, every, fitting, runs)
 
 
-def _say_plan(every: Sequence[Part]) -> None:
+def _say_plan(config: ReproduceConfig, every: Sequence[Part], fitting: Mapping[str, Sequence[str]]) -> None:
     for part in every:
-        say(f"{part.key:<28} {part.title}" + (f": {part.missing}" if part.missing else ""))
+        done = _finished(config, part, fitting[part.key])
+        states = [f"{model} {'done' if model in done else 'to do'}" for model in fitting[part.key]]
+        left = [
+            f"{model} does not fit" for model in config.models if not part.missing and model not in fitting[part.key]
+        ]
+        say(f"{part.key:<28} {part.title}: {part.missing or ', '.join([*states, *left])}")
 
 
 def _eval_config(config: ReproduceConfig, part: Part, models: Sequence[str]) -> EvalConfig:
@@ -142,62 +165,72 @@ def _fit(part: Part, config: ReproduceConfig, names: Sequence[str], bare: set[st
     return [given for given, name in zip(config.models, names, strict=True) if fits(name)]
 
 
+def _finished(config: ReproduceConfig, part: Part, models: Sequence[str]) -> dict[str, Run]:
+    from rolewise.commands.eval_runs import finished
+
+    if not models:
+        return {}
+    known = finished(_eval_config(config, part, models))
+    return {model: run for model, run in zip(models, known, strict=True) if run is not None}
+
+
 def _run(
-    config: ReproduceConfig, every: Sequence[Part], names: Sequence[str], bare: set[str]
+    config: ReproduceConfig, every: Sequence[Part], asked: Sequence[Part], fitting: Mapping[str, Sequence[str]]
 ) -> dict[str, dict[str, Run]]:
     """By part, then by model, the runs; those of parts that are not asked for, as far as they were finished."""
-    from rolewise.commands.eval_runs import evaluate, finished
+    from rolewise.commands.eval_runs import evaluate
 
     found: dict[str, dict[str, Run]] = {}
-    for place, part in enumerate(every, 1):
-        models = [] if part.missing else _fit(part, config, names, bare)
-        if not models:
+    for part in every:
+        models = fitting[part.key]
+        if part not in asked:
+            found[part.key] = _finished(config, part, models)
             continue
-        options = _eval_config(config, part, models)
-        if config.only and part.key not in config.only:
-            found[part.key] = {model: run for model, run in zip(models, finished(options), strict=True) if run}
-            continue
-        say(f"part {place} of {len(every)}: {part.title}")
-        found[part.key] = dict(zip(models, evaluate(options), strict=True))
+        say(f"part {asked.index(part) + 1} of {len(asked)}: {part.title}")
+        found[part.key] = dict(zip(models, evaluate(_eval_config(config, part, models)), strict=True))
     return found
 
 
-def _write(config: ReproduceConfig, every: Sequence[Part], runs: dict[str, dict[str, Run]]) -> None:
+def _write(
+    config: ReproduceConfig,
+    every: Sequence[Part],
+    fitting: Mapping[str, Sequence[str]],
+    found: Mapping[str, Mapping[str, Run]],
+) -> int:
+    """Write the page and a report of each part; the exit status."""
+    from rolewise.evaluation.logs import labelled
     from rolewise.reporting import build_sections, write_report
     from rolewise.reproduce import Page, Readings, gaps, write_page
 
     labels = _labels(config.models)
-    readings = Readings.of(
-        list(labels.values()),
-        {(labels[model], key): run for key, by_model in runs.items() for model, run in by_model.items()},
-    )
-    ran = {key: [labels[model] for model in by_model] for key, by_model in runs.items()}
-    missing = list(gaps(every, ran, readings.models))
+    runs = {(labels[model], key): run for key, by_model in found.items() for model, run in by_model.items()}
+    readings = Readings.of(list(labels.values()), runs)
+    named = {key: [labels[model] for model in models] for key, models in fitting.items()}
+    missing = list(gaps(every, named, readings, runs))
     about = [
-        f"grader: {config.grader or 'none'}; attacker: {config.attacker or 'none'}",
-        f"samples of each suite: {config.limit or 'all'}; seed {config.seed}; greedy answers",
-        *(
-            []
-            if config.grader
-            else ["without a grader, a classifier says whether answers to harmful requests and benign prompts refuse"]
-        ),
+        f"grader: {config.grader or 'none'}; attacker: {config.attacker or 'none'}; jailbreak templates: "
+        f"{', '.join(file.name for file in config.templates) or 'none'}",
+        f"samples of each suite: {config.limit or 'all'} (GCG: {min(config.limit or GCG_SAMPLES, GCG_SAMPLES)}); seed "
+        f"{config.seed}; greedy answers",
+        *([] if config.grader else ["without a grader, a classifier says whether answers to harmful requests and "
+                                    "benign prompts refuse"]),
         *dict.fromkeys(
             ", ".join({name.replace("_", "-"): f"{name} {number}" for name, number in run.versions.items()}.values())
-            for by_model in runs.values()
-            for run in by_model.values()
+            for run in runs.values()
         ),
-    ]
-    commands = [_command(config, part, list(runs[part.key])) for part in every if runs.get(part.key)]
-    page = Page(readings=readings, gaps=missing, about=about, commands=commands)
-    written = write_page(page, config.output)
-    together = [run for by_model in runs.values() for run in by_model.values() if run.outcomes]
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # what two runs differ in is said in the report
-        sections = build_sections(together)
-    write_report(sections, config.output / "suites", text=not config.no_text, title="Instruction Hierarchy: all suites")
+    ]  # fmt: skip
+    shown = [part for part in every if found.get(part.key)]
+    commands = [_command(config, part, list(found[part.key])) for part in shown]
+    written = write_page(Page(readings=readings, gaps=missing, about=about, commands=commands), config.output)
+    for part in shown:
+        sections = build_sections(labelled([run for run in found[part.key].values() if run.outcomes]))
+        write_report(
+            sections, config.output / "parts" / part.key.replace("/", "-"), text=not config.no_text, title=part.title
+        )
     for line in missing:
         say(f"missing: {line}")
-    say(f"{written[-1]}; every row and answer: {config.output / 'suites' / 'index.html'}")
+    say(f"{written[-1]}; every row and answer: {config.output / 'parts'}, a page for each part")
+    return UNASKED if any(run.refused for run in runs.values()) else 0
 
 
 def _labels(models: Sequence[str]) -> dict[str, str]:

@@ -18,6 +18,7 @@ from rolewise.data.structured_query import evaluation_conditions
 from rolewise.evaluation.adaptive_solver import AdaptivePlan, adapt
 from rolewise.evaluation.outcomes import CLEAN
 from rolewise.evaluation.provider import RolewiseAPI
+from rolewise.evaluation.running import other_model
 from rolewise.evaluation.scorers import begins_with, in_response, rouge_l
 from rolewise.evaluation.suite_task import make_task
 from rolewise.evaluation.suites import DIRECT_SYSTEM, chosen_delimiters
@@ -171,7 +172,7 @@ def _attacker(name: str | None) -> Callable[[], Any]:
         ValueError: when no model was named, and none has the role.
     """
     if name is not None:
-        return lambda: get_model(name)
+        return lambda: other_model(name, "attacker")
     if "attacker" not in model_roles():
         raise ValueError(
             "pair needs an attacker model: give attacker=provider/model, or the model role `attacker` "

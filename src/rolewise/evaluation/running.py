@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,7 +100,7 @@ def run_plan(plan: Plan, log_dir: Path, *, description: str) -> Run:
                 f"{PROVIDER}/{plan.suite}",
                 task_args={**plan.task_args, "answers": str(answers)},
                 model=_model(plan),
-                model_roles={"grader": plan.grader} if plan.grader else None,
+                model_roles={"grader": other_model(plan.grader, "grader")} if plan.grader else None,
                 metadata={KEY: key},
                 log_dir=str(log_dir),
                 display="none",
@@ -123,6 +124,30 @@ def run_plan(plan: Plan, log_dir: Path, *, description: str) -> Run:
             f"{plan.model} on {plan.suite} failed: {said} (answers so far are kept{again}; the log is {log.location})"
         )
     return run_of(log)
+
+
+def other_model(name: str, use: str) -> Any:
+    """A model of inspect_ai that grades or attacks.
+
+    Args:
+        name: as inspect_ai knows it.
+        use: what it is for, in words: grader, attacker.
+
+    Raises:
+        ValueError: when inspect_ai has no such model, or a key that it needs is not in the environment.
+    """
+    from inspect_ai._util.error import PrerequisiteError
+    from inspect_ai.model import get_model
+
+    from rolewise.evaluation import registry
+
+    assert registry.rolewise is not None
+    try:
+        mock: dict[str, Any] = {"custom_outputs": _mock_answer} if name.startswith("mockllm/") else {}
+        return get_model(name, memoize=False, **mock)
+    except (PrerequisiteError, ValueError, ImportError) as error:
+        said = re.sub(r"\[/?[a-z ]+\]", "", " ".join(str(error).split()))  # inspect_ai writes rich's markup
+        raise ValueError(f"{use} {name!r} cannot be used: {said[:300]}") from None
 
 
 def _model(plan: Plan) -> Any:

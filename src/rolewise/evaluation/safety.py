@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from textwrap import shorten
 from typing import Any, cast
 
 from rolewise.data.strict_json import Flaw, json_rows
@@ -212,7 +213,8 @@ def _csv_rows(path: Path, text: str, columns: Sequence[str]) -> Iterator[tuple[s
         header = next(reader, [])
         if missing := [column for column in columns if column not in header]:
             raise ValueError(
-                f"{path}:1 lacks the column {', '.join(missing)}; it has {', '.join(header) or 'no columns'}"
+                f"{path}:1 lacks the column {', '.join(missing)}; it has "
+                f"{shorten(', '.join(header), 200) or 'no columns'}, and must be CSV with {', '.join(columns)}"
             )
         if twice := [column for column in header if header.count(column) > 1]:
             raise ValueError(f"{path}:1 has the column {twice[0]!r} twice; keep one of them")

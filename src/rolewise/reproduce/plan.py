@@ -143,7 +143,7 @@ def _all(inputs: Inputs) -> Iterator[Part]:
 
 def _harmful(inputs: Inputs, requests: str) -> Iterator[Part]:
     options: dict[str, Any] = {"suite": "harmful", "data": requests, "grader": inputs.grader}
-    for number in range(1, max(TEMPLATE_FILES, len(inputs.templates)) + 1):
+    for number in range(1, TEMPLATE_FILES + 1):
         given = inputs.templates[number - 1] if number <= len(inputs.templates) else None
         yield Part(
             key=f"harmful-{number}",

@@ -9,6 +9,7 @@ from rolewise.evaluation.outcomes import Run
 from rolewise.evaluation.statistics import Estimate
 from rolewise.evaluation.suite_info import Measure
 from rolewise.evaluation.summary import Summary, summarise
+from rolewise.evaluation.unaskable import refusals_line
 from rolewise.reproduce.plan import NO_SYSTEM, PROBES, Part
 
 SHARE = Measure(title="share")
@@ -35,7 +36,7 @@ ATTACKS = (
     Spoke(title="harmful, templates 1", part="harmful-1", figure="jailbreak"),
     Spoke(title="harmful, templates 2", part="harmful-2", figure="jailbreak"),
 )
-"""The eight attacks of the paper's Figure 5."""
+"""The eight attacks of the paper's Figure 5; which files the templates come from, the page says."""
 CAPABILITIES = (
     Spoke(title="AlpacaEval 1.0 win rate", part="alpaca-eval", figure="win_rate"),
     Spoke(title="MT-Bench, first turn", part="mt-bench", figure="first_turn"),
@@ -128,18 +129,35 @@ def _reading(summary: Summary, figure: str) -> Reading | None:
     return None if single is None else Reading(average=single)
 
 
-def gaps(parts: Sequence[Part], ran: Mapping[str, Sequence[str]], models: Sequence[str]) -> Iterator[str]:
-    """What is missing, a line for each: parts that could not be run, and those that some models could not.
+def gaps(
+    parts: Sequence[Part],
+    fitting: Mapping[str, Sequence[str]],
+    readings: Readings,
+    runs: Mapping[tuple[str, str], Run],
+) -> Iterator[str]:
+    """What is missing, a line for each: parts and models that were not run, rows without an answer or a grade.
 
     Args:
         parts: all of the benchmark.
-        ran: by part, the models that it was run on.
-        models: all.
+        fitting: by part, the models that it can be run on.
+        readings: of the runs.
+        runs: by model and part.
     """
     for part in parts:
         if part.missing:
             yield f"{part.title}: {part.missing}"
             continue
-        if left := [model for model in models if model not in ran.get(part.key, ())]:
-            why = "no segment table" if part.table_only else "not a model of ours" if part.ours_only else "not run"
-            yield f"{part.title}: not for {', '.join(left)} ({why})"
+        ran = [model for model in readings.models if (model, part.key) in runs]
+        unfit = [model for model in readings.models if model not in fitting[part.key]]
+        left = [model for model in readings.models if model not in ran and model not in unfit]
+        if unfit:
+            why = "no segment table" if part.table_only else "not a model of ours"
+            yield f"{part.title}: not for {', '.join(unfit)} ({why})"
+        if left:
+            yield f"{part.title}: not run for {', '.join(left)}"
+        for model in ran:
+            run, summary = runs[model, part.key], readings.summaries.get((model, part.key))
+            if run.refused:
+                yield f"{part.title}, {model}: {refusals_line(run)}"
+            if summary is not None and summary.ungraded:
+                yield f"{part.title}, {model}: {summary.ungraded} of {len(run.outcomes)} answers are ungraded"
