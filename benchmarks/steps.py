@@ -1,17 +1,20 @@
-"""The steps that studies of trained models share: evaluate in a process of its own, and write a result whole."""
+"""What studies of trained models share: their command, an evaluation in its own process, a result written whole."""
 
 from __future__ import annotations
 
+import argparse
 import json
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from rolewise.commands.eval import UNASKED
 from rolewise.evaluation.logs import read_runs
 from rolewise.evaluation.outcomes import Run
+from rolewise.processor import SLOW_BF16, computes_in_bf16
 from rolewise.training import TrainConfig
 
 
@@ -45,3 +48,56 @@ def write_result(result: Mapping[str, Any], target: Path) -> None:
     unfinished = target.with_suffix(".tmp")
     unfinished.write_text(json.dumps(result) + "\n", encoding="utf-8")
     unfinished.replace(target)
+
+
+class Setting(Protocol):
+    """One run of a study."""
+
+    @property
+    def name(self) -> str: ...
+
+    def result(self, directory: Path) -> Path: ...
+
+
+_Setting = TypeVar("_Setting", bound=Setting)
+
+
+def study_parser(about: str | None, *, work: Path, results: Path) -> argparse.ArgumentParser:
+    """The options that every study has."""
+    parser = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="show the runs and which are done")
+    parser.add_argument("--only", action="append", metavar="RUN", help="just this run (may be repeated)")
+    parser.add_argument("--hours", type=float, default=float("inf"), help="start no further run after so long")
+    parser.add_argument("--work", type=Path, default=work, help="rows, models and logs")
+    parser.add_argument("--results", type=Path, default=results, help="where the figures go")
+    parser.add_argument("--model", default="smollm2-135m", help="another model, for a trial")
+    parser.add_argument("--samples", type=int, help="test samples of each suite, for a trial")
+    return parser
+
+
+def run_study(
+    parser: argparse.ArgumentParser,
+    study: Sequence[_Setting],
+    run: Callable[[_Setting, argparse.Namespace], None],
+    *,
+    corpora: Path,
+) -> None:
+    """Make the runs that are missing, in their order, or list them."""
+    options = parser.parse_args()
+    names = [setting.name for setting in study]
+    if unknown := sorted(set(options.only or ()) - set(names)):
+        parser.error(f"unknown run {unknown[0]!r}; there are {', '.join(names)}")
+    if computes_in_bf16() is False and options.model == "smollm2-135m" and not options.list:
+        parser.error(f"{SLOW_BF16}, and runs in fp32 could not stand in one table with those that there are")
+    if not corpora.exists():
+        parser.error(f"the study reads {corpora}, which is not there")
+    began = time.monotonic()
+    for setting in study:
+        done = setting.result(options.results).exists()
+        if options.list:
+            print(f"{'done   ' if done else 'missing'} {setting.name}")
+        elif not done and (not options.only or setting.name in options.only):
+            if time.monotonic() - began > options.hours * 3600:
+                break
+            print(f"=== {setting.name}", flush=True)
+            run(setting, options)

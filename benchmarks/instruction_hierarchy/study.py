@@ -21,9 +21,8 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.recorded import compact
-from benchmarks.steps import evaluate, only_run, shown, write_result
+from benchmarks.steps import evaluate, only_run, run_study, shown, study_parser, write_result
 from rolewise.cli import main as rolewise
-from rolewise.processor import SLOW_BF16, computes_in_bf16
 from rolewise.reproduce.plan import SYSTEM
 from rolewise.training import load_recipe, train
 
@@ -112,32 +111,8 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="show the runs and which are done")
-    parser.add_argument("--only", action="append", metavar="RUN", help="just this run (may be repeated)")
-    parser.add_argument("--hours", type=float, default=float("inf"), help="start no further run after so long")
-    parser.add_argument("--work", type=Path, default=Path("runs/instruction-hierarchy"), help="rows, models and logs")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the figures go")
-    parser.add_argument("--model", default="smollm2-135m", help="another model, for a trial")
-    parser.add_argument("--samples", type=int, help="test samples of each suite, for a trial")
-    options = parser.parse_args()
-    names = [setting.name for setting in STUDY]
-    if unknown := sorted(set(options.only or ()) - set(names)):
-        parser.error(f"unknown run {unknown[0]!r}; there are {', '.join(names)}")
-    if computes_in_bf16() is False and options.model == "smollm2-135m" and not options.list:
-        parser.error(f"{SLOW_BF16}, and runs in fp32 could not stand in one table with those that there are")
-    if not CORPORA.exists():
-        parser.error(f"the study reads {CORPORA}, which is not there")
-    began = time.monotonic()
-    for setting in STUDY:
-        done = setting.result(options.results).exists()
-        if options.list:
-            print(f"{'done   ' if done else 'missing'} {setting.name}")
-        elif not done and (not options.only or setting.name in options.only):
-            if time.monotonic() - began > options.hours * 3600:
-                break
-            print(f"=== {setting.name}", flush=True)
-            run(setting, options)
+    parser = study_parser(__doc__, work=Path("runs/instruction-hierarchy"), results=RESULTS)
+    run_study(parser, STUDY, run, corpora=CORPORA)
 
 
 if __name__ == "__main__":

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.recorded import compact
-from benchmarks.steps import evaluate, only_run, shown, write_result
+from benchmarks.steps import evaluate, only_run, run_study, shown, study_parser, write_result
 from rolewise.data import write_jsonl
 from rolewise.data.structured_query import build, load_samples
 from rolewise.inspection import inspect_model
 from rolewise.modeling import load
-from rolewise.processor import SLOW_BF16, computes_in_bf16
 from rolewise.training import load_recipe, train
 
 HERE = Path(__file__).parent
@@ -158,33 +157,9 @@ def inspect(model: Path, setting: Setting) -> dict[str, Any]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="show the runs and which are done")
-    parser.add_argument("--only", action="append", metavar="RUN", help="just this run (may be repeated)")
-    parser.add_argument("--hours", type=float, default=float("inf"), help="start no further run after so long")
-    parser.add_argument("--work", type=Path, default=Path("runs/structured-query"), help="rows, models and logs")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="where the figures go")
-    parser.add_argument("--model", default="smollm2-135m", help="another model, for a trial")
+    parser = study_parser(__doc__, work=Path("runs/structured-query"), results=RESULTS)
     parser.add_argument("--rows", type=int, default=ROWS, help="training rows, before twins")
-    parser.add_argument("--samples", type=int, help="test samples; all by default")
-    options = parser.parse_args()
-    names = [setting.name for setting in STUDY]
-    if unknown := sorted(set(options.only or ()) - set(names)):
-        parser.error(f"unknown run {unknown[0]!r}; there are {', '.join(names)}")
-    if computes_in_bf16() is False and options.model == "smollm2-135m" and not options.list:
-        parser.error(f"{SLOW_BF16}, and runs in fp32 could not stand in one table with those that there are")
-    if not TEST.exists():
-        parser.error(f"the study reads {CORPORA}, which is not there")
-    began = time.monotonic()
-    for setting in STUDY:
-        done = setting.result(options.results).exists()
-        if options.list:
-            print(f"{'done   ' if done else 'missing'} {setting.name}")
-        elif not done and (not options.only or setting.name in options.only):
-            if time.monotonic() - began > options.hours * 3600:
-                break
-            print(f"=== {setting.name}", flush=True)
-            run(setting, options)
+    run_study(parser, STUDY, run, corpora=TEST)
 
 
 if __name__ == "__main__":
