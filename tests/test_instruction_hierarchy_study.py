@@ -15,6 +15,7 @@ from benchmarks.recorded import compact, restored
 from rolewise.attacks import MAIN_ATTACKS
 from rolewise.evaluation import summarise
 from rolewise.evaluation.outcomes import CEILING, CLEAN, Outcome, Run
+from rolewise.evaluation.statistics import Estimate
 
 N = 20
 CHANNELS = ("user", "second_turn", "data", "tool")
@@ -98,7 +99,15 @@ def test_verdicts_look_at_the_whole_interval(tmp_path: Path) -> None:
     same = [stored("plain", arm, followed=10) for arm in ARMS]
     page = tables.report(write(tmp_path, *same))
     (line,) = (one for one in page.splitlines() if one.startswith("| plain: average over suites"))
-    assert line.endswith(("| not met |", "| cannot be told (the figure falls short) |"))
+    assert "+0.0 [" in line
+    assert line.endswith("| cannot be told (the figure falls short) |")
+    for low, high, verdict in (
+        (0.05, 0.2, "met"),
+        (-0.1, 0.049, "not met"),
+        (0.0, 0.12, "cannot be told (the figure r"),
+    ):
+        estimate = Estimate(value=(low + high) / 2, low=low, high=high, n=9)
+        assert f"| {verdict}" in tables._line("figure", "at least +5", estimate, 0.05)
     assert set(SUITES) == set(tables.SCORES)
     assert set(REGIMES) == {"plain", "system-follow", "hierarchy"}
 

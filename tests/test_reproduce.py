@@ -162,6 +162,7 @@ def test_graders_attackers_and_templates_are_looked_at_before_anything_is_asked(
         (["--templates", "a", "a"], "up to 2 different files"),
         (["--only", "alpaca-eval"], "alpaca-eval needs --grader"),
         (["--data-dir", str(tmp_path / "nowhere")], "no folder"),
+        (["-o", str(tmp_path / "none.txt")], "none.txt"),
     ):
         assert main([*command, *options]) == 2
         told = capsys.readouterr().err

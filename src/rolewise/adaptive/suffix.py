@@ -13,6 +13,7 @@ from typing import Any
 
 from rolewise.adaptive.placing import Carrier, Host
 from rolewise.adaptive.vocabulary import forbidden_texts
+from rolewise.evaluation.prefixes import common_length
 from rolewise.rendering import Encoding, render
 from rolewise.roles import Role, RoleScheme
 
@@ -50,9 +51,9 @@ class Suffix:
         host = self._host.text
         # The two differ in the last token of the text, so what they end with alike is what stands behind it.
         one, other = (self.encoding(mark if not host else f" {mark}") for mark in ("a", "7"))
-        behind = _alike(one.input_ids[::-1], other.input_ids[::-1])
+        behind = common_length(one.input_ids[::-1], other.input_ids[::-1])
         bare = render(tokenizer, self._host.holding(host), add_generation_prompt=True, scheme=scheme) if host else one
-        before = len(bare.input_ids) - behind if host else _alike(one.input_ids, other.input_ids)
+        before = len(bare.input_ids) - behind if host else common_length(one.input_ids, other.input_ids)
         self.head, self.tail = _part(bare, 0, before), _part(one, len(one.input_ids) - behind, len(one.input_ids))
         self.row = scheme.row({"data": Role.DATA, "user": Role.USER}[role])
         self._before = tokenizer.decode(self.head.input_ids[-_CONTEXT:], clean_up_tokenization_spaces=False)
@@ -109,13 +110,6 @@ class Suffix:
         raise ValueError(
             f"no suffix of {count} tokens was found that the tokenizer reads as it is written; try fewer suffix_tokens"
         )
-
-
-def _alike(first: Sequence[int], second: Sequence[int]) -> int:
-    for place, (one, other) in enumerate(zip(first, second, strict=False)):
-        if one != other:
-            return place
-    return min(len(first), len(second))
 
 
 def _part(encoding: Encoding, begin: int, end: int) -> Encoding:

@@ -177,7 +177,6 @@ class EvalConfig:
                     f"--{field.name.replace('_', '-')} is for {_listed(suites)}; {self.suite} has no such option, so "
                     "leave it out"
                 )
-
         if self.suite == "adaptive":
             self._require_named(_METHODS, "method", self.method)
         if self.suite == "capability":

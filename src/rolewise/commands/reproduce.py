@@ -113,6 +113,7 @@ def main(arguments: Sequence[str]) -> int:
         hint = f"did you mean {near[0]!r}? " if near else ""
         raise ValueError(f"--only {unknown[0]}: {hint}the parts are {', '.join(part.key for part in every)}")
     from rolewise.commands.eval_runs import check_others, look_up
+    from rolewise.reporting.write import check_target
 
     given = EvalConfig(models=config.models, suite="adaptive", method="pair", attacker=config.attacker)
     names, bare = look_up(given)
@@ -121,6 +122,9 @@ def main(arguments: Sequence[str]) -> int:
     for file in config.templates:
         load_templates(file.expanduser())
     fitting = {part.key: [] if part.missing else _fit(part, config, names, bare) for part in every}
+    if config.plan:
+        _say_plan(config, every, fitting)
+        return 0
     asked = [part for part in every if fitting[part.key] and (not config.only or part.key in config.only)]
     if not asked:
         raise ValueError(
@@ -128,9 +132,10 @@ def main(arguments: Sequence[str]) -> int:
             + "; ".join(f"{part.key} {part.missing or 'fits no model'}" for part in every
                         if not config.only or part.key in config.only)
         )  # fmt: skip
-    if config.plan:
-        _say_plan(config, every, fitting)
-        return 0
+    for part in asked:  # what cannot be written is found out before anything is asked
+        folder = _report_folder(config, part)
+        folder.mkdir(parents=True, exist_ok=True)
+        check_target(folder)
     runs = _run(config, every, asked, fitting)
     return _write(config, every, fitting, runs)
 
@@ -143,6 +148,10 @@ def _say_plan(config: ReproduceConfig, every: Sequence[Part], fitting: Mapping[s
             f"{model} does not fit" for model in config.models if not part.missing and model not in fitting[part.key]
         ]
         say(f"{part.key:<28} {part.title}: {part.missing or ', '.join([*states, *left])}")
+
+
+def _report_folder(config: ReproduceConfig, part: Part) -> Path:
+    return config.output / "parts" / part.key.replace("/", "-")
 
 
 def _eval_config(config: ReproduceConfig, part: Part, models: Sequence[str]) -> EvalConfig:
@@ -224,9 +233,7 @@ def _write(
     written = write_page(Page(readings=readings, gaps=missing, about=about, commands=commands), config.output)
     for part in shown:
         sections = build_sections(labelled([run for run in found[part.key].values() if run.outcomes]))
-        write_report(
-            sections, config.output / "parts" / part.key.replace("/", "-"), text=not config.no_text, title=part.title
-        )
+        write_report(sections, _report_folder(config, part), text=not config.no_text, title=part.title)
     for line in missing:
         say(f"missing: {line}")
     say(f"{written[-1]}; every row and answer: {config.output / 'parts'}, a page for each part")

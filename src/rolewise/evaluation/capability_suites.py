@@ -16,10 +16,9 @@ from rolewise.evaluation.graded import both_turns, first_turn, has_grader
 from rolewise.evaluation.kinds import spread
 from rolewise.evaluation.mt_bench import CAPABILITY, load_questions, question_rows
 from rolewise.evaluation.safety import system_text
-from rolewise.evaluation.safety_suites import with_metadata
 from rolewise.evaluation.scorers import ALPACA_EVAL, win_rate
 from rolewise.evaluation.suite_task import make_task
-from rolewise.evaluation.testsets import check_limit, chosen_benchmarks, file_digests, find_data, find_references
+from rolewise.evaluation.testsets import check_limit, chosen_benchmarks, find_data, find_references
 from rolewise.evaluation.unaskable import refusal_of
 from rolewise.evaluation.watching import tell_answered
 
@@ -86,10 +85,9 @@ def capability(
     made = make_task(
         rows, "capability", next(iter(sources.values())), max_tokens=max_tokens, temperature=temperature,
         scorers=[first_turn(answers=answers), both_turns(answers=answers), win_rate(answers=answers)],
-        epochs=epochs, answers=answers, seed=seed,
+        epochs=epochs, answers=answers, seed=seed, files={"references": sources.get("references")},
     )  # fmt: skip
-    made = task_with(made, solver=ask_turns(config=settings, answers=answers))
-    return with_metadata(made, files=file_digests({"references": sources.get("references")}))
+    return task_with(made, solver=ask_turns(config=settings, answers=answers))
 
 
 def alpaca_rows(path: Path, limit: int | None = None, system: str | None = None) -> Iterator[dict[str, Any]]:

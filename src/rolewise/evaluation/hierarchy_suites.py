@@ -114,7 +114,7 @@ def prompt_extraction(
     rows = extraction_conditions(_secrets(source, limit), asked, **options)
     return make_task(
         rows, "prompt_extraction", source, scorers=[leaked(), decoded(), span()], max_tokens=max_tokens,
-        temperature=temperature, epochs=epochs, answers=answers, seed=seed,
+        temperature=temperature, epochs=epochs, answers=answers, seed=seed, files={"queries": queries},
     )  # fmt: skip
 
 

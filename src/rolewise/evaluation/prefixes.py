@@ -37,7 +37,7 @@ def clusters(rows: Sequence[Row]) -> list[Cluster]:
     keys = [list(zip(ids, segments, strict=True)) for ids, segments in rows]
     order = sorted(range(len(rows)), key=lambda index: keys[index])
     lengths = [len(keys[index]) for index in order]
-    common = [_common(keys[a], keys[b]) for a, b in pairwise(order)]
+    common = [common_length(keys[a], keys[b]) for a, b in pairwise(order)]
     best: list[float] = [0.0]
     choice: list[tuple[int, int]] = []
     for end in range(1, len(order) + 1):
@@ -89,7 +89,8 @@ def passes(widths: Sequence[int], cost: int) -> list[tuple[int, int]]:
     return found[::-1]
 
 
-def _common(first: Sequence[object], second: Sequence[object]) -> int:
+def common_length(first: Sequence[object], second: Sequence[object]) -> int:
+    """How many elements two sequences share at their beginning."""
     for place, (one, other) in enumerate(zip(first, second, strict=False)):
         if one != other:
             return place

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from inspect_ai import Task, task
 
@@ -19,7 +18,7 @@ from rolewise.evaluation.safety import (
     system_text,
 )
 from rolewise.evaluation.suite_task import make_task
-from rolewise.evaluation.testsets import GENERATED, check_limit, file_digests, find_data
+from rolewise.evaluation.testsets import GENERATED, check_limit, find_data
 
 
 @task
@@ -62,11 +61,11 @@ def harmful(
     requests = spread(load_harmful(Path(source).expanduser()), lambda one: one.category, limit)
     drawn_from = load_templates(Path(templates).expanduser()) if templates else ()
     scorers = [answered(), *([helped(answers=answers)] if _graded(judge) else [])]
-    made = make_task(
+    return make_task(
         harmful_conditions(requests, drawn_from, seed, system=system_text(system)), "harmful", source, scorers=scorers,
         max_tokens=max_tokens, temperature=temperature, epochs=epochs, answers=answers, seed=seed,
+        files={"templates": templates},
     )  # fmt: skip
-    return with_metadata(made, files=file_digests({"templates": templates}))
 
 
 @task
@@ -116,9 +115,3 @@ def _graded(judge: bool) -> bool:
     if judge and not has_grader():
         raise ValueError("judge=True needs a grader: --model-role grader=MODEL, any model of inspect_ai")
     return judge
-
-
-def with_metadata(made: Task, **more: Any) -> Task:
-    """The task, with more to be noted in its log; what is empty is left out."""
-    made.metadata = {**(made.metadata or {}), **{name: value for name, value in more.items() if value}}
-    return made

@@ -16,7 +16,7 @@ from inspect_ai.scorer import Scorer
 from rolewise.evaluation.asking import ask, model_identity
 from rolewise.evaluation.conversations import from_rolewise
 from rolewise.evaluation.provider import RolewiseAPI
-from rolewise.evaluation.testsets import data_bytes
+from rolewise.evaluation.testsets import data_bytes, file_digests
 from rolewise.evaluation.watching import expect_answers
 
 
@@ -34,6 +34,7 @@ def make_task(
     data_role: str = "user",
     early_stop: bool = True,
     utility_tokens: int | None = None,
+    files: Mapping[str, str | None] | None = None,
 ) -> Task:
     """The task that asks the model under test these rows.
 
@@ -43,6 +44,7 @@ def make_task(
         source: the file that the rows come from, or `generated`.
         scorers: one for each of the suite's criteria, by its name, and any others.
         max_tokens, temperature, epochs, answers, seed, data_role, early_stop, utility_tokens: as the suites have them.
+        files: further files that decide the rows or the verdicts, by the argument that names each; noted by content.
     """
     api = get_model().api
     ours = isinstance(api, RolewiseAPI)
@@ -70,6 +72,7 @@ def make_task(
             "data_sha256": hashlib.sha256(data_bytes(suite, source)).hexdigest()[:16],
             "versions": {name: version(name) for name in ("rolewise", "torch", "transformers", "inspect-ai")},
             "identity": model_identity(get_model()),
+            **({"files": digests} if (digests := file_digests(files or {})) else {}),
         },
         version=1,
     )
