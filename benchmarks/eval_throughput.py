@@ -15,6 +15,7 @@ import json
 import random
 import statistics
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +25,9 @@ import rolewise as rw
 from benchmarks.measure import machine
 from rolewise.attacks import IN_DOMAIN_ATTACKS, OOD_ATTACKS, template_delimiters
 from rolewise.data.structured_query import evaluation_conditions, load_samples
-from rolewise.evaluation.decoding import Request
-from rolewise.evaluation.engine import Engine
+from rolewise.engine.batches import Engine
+from rolewise.engine.decoding import Request
+from rolewise.evaluation.judging import settled
 from rolewise.generation import stop_token_ids
 
 TEST_SET = Path(__file__).parents[2] / "shared/data/eval/alpacaeval805_davinci003.json"
@@ -49,7 +51,7 @@ def requests_of(model: Any, tokenizer: Any, data: Path, samples: int, new_tokens
                 input_ids=encoding.input_ids,
                 segment_ids=encoding.segment_ids,
                 max_new_tokens=new_tokens,
-                settled_by=row["meta"]["payload"]["witness"] if attacked else None,
+                settled=partial(settled, witness=row["meta"]["payload"]["witness"]) if attacked else None,
             )
         )
     return found

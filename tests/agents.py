@@ -9,7 +9,7 @@ from typing import Any
 from inspect_ai.model import Model, get_model
 
 import rolewise as rw
-from rolewise.evaluation.decoding import Answer, Request
+from rolewise.engine.decoding import Answer, Request
 from rolewise.evaluation.provider import RolewiseAPI
 from rolewise.roles import Role
 from tests.models import plain_model

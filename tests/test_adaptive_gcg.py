@@ -18,8 +18,8 @@ from rolewise.adaptive.gcg import GCGConfig, Step, _Search, gcg
 from rolewise.adaptive.objective import TargetLoss
 from rolewise.adaptive.suffix import Suffix
 from rolewise.adaptive.vocabulary import allowed_tokens, forbidden_texts
-from rolewise.evaluation.decoding import PromptTooLongError, Request
-from rolewise.evaluation.engine import Engine
+from rolewise.engine.batches import Engine
+from rolewise.engine.decoding import PromptTooLongError, Request
 from rolewise.evaluation.judging import witness_in
 from rolewise.evaluation.store import AnswerStore
 from rolewise.modeling import SegmentedCausalLM

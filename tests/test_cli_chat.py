@@ -15,7 +15,7 @@ import torch
 from rolewise import cli
 from rolewise.commands.chat import ChatConfig
 from rolewise.commands.chat_session import HELP, ChatSession
-from rolewise.commands.streaming import TextStream
+from rolewise.engine.streaming import TextStream
 from rolewise.roles import DEFAULT_SCHEME
 from tests.training_model import save_tiny_model, tiny_tokenizer
 

@@ -29,8 +29,8 @@ from inspect_ai.model import (
 from inspect_ai.tool import ToolCall, ToolCallError
 
 import rolewise as rw
+from rolewise.engine.decoding import PromptTooLongError
 from rolewise.evaluation.conversations import from_rolewise, to_rolewise
-from rolewise.evaluation.decoding import PromptTooLongError
 from rolewise.evaluation.probes import PROBES, make_probe
 from rolewise.evaluation.provider import RolewiseAPI
 from rolewise.evaluation.worker import Job, Worker

@@ -27,7 +27,7 @@ from inspect_ai.tool import ToolCall
 
 from rolewise.roles import Role
 from tests.agents import Script, model_of, save_model
-from tests.test_inspect_evals_tool_calls import tokenizer_of
+from tests.test_tool_calls import tokenizer_of
 
 DATA = Path(__file__).parents[2] / "shared" / "data" / "eval"
 

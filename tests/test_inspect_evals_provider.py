@@ -31,12 +31,12 @@ from inspect_ai.scorer import includes
 from inspect_ai.solver import basic_agent
 from inspect_ai.tool import Tool, ToolCall, ToolError, ToolFunction, ToolInfo, ToolParam, ToolParams, tool
 
-from rolewise.evaluation.decoding import Answer, Request
+from rolewise.engine.decoding import Answer, Request
 from rolewise.evaluation.provider import RolewiseAPI
 from rolewise.rendering import control_token_ids
 from rolewise.roles import Role
 from tests.agents import Script, model_of, save_model
-from tests.test_inspect_evals_tool_calls import EVIL, IN_JSON, NATIVE, tokenizer_of
+from tests.test_tool_calls import EVIL, IN_JSON, NATIVE, tokenizer_of
 
 LOOKUP = ToolInfo(
     name="lookup",

@@ -18,11 +18,11 @@ from rolewise.attacks.conversations import attack_conversation
 from rolewise.data.generate import generate_sample, task_of
 from rolewise.data.structured_query import evaluation_conditions
 from rolewise.data.structured_query.turns import EXCHANGES, TOOL_NAME, earlier_turn
+from rolewise.engine.prefixes import clusters
 from rolewise.evaluation.judging import witness_in
-from rolewise.evaluation.prefixes import clusters
-from rolewise.evaluation.tool_format import tool_format
 from rolewise.messages import parse_messages
 from rolewise.samples import Payload, Sample
+from rolewise.tools.format import tool_format
 from tests.training_model import save_tiny_model, tiny_tokenizer
 
 SAMPLE = Sample(

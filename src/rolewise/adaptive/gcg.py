@@ -23,8 +23,9 @@ from rolewise.adaptive.placing import Carrier, check_carrier
 from rolewise.adaptive.suffix import Suffix
 from rolewise.adaptive.trajectory import Answered, Attacked, Attempt, Nearest, Trajectory, criterion_named
 from rolewise.adaptive.vocabulary import allowed_tokens
-from rolewise.evaluation.decoding import PromptTooLongError, Request
-from rolewise.evaluation.engine import Engine
+from rolewise.engine.batches import Engine
+from rolewise.engine.decoding import PromptTooLongError, Request
+from rolewise.evaluation.judging import settled
 from rolewise.evaluation.store import AnswerStore, content_key
 from rolewise.modeling import SegmentedCausalLM
 from rolewise.rendering.encoding import workshop
@@ -257,10 +258,13 @@ class _Search:
         encoding = self.suffix.encoding(text)
         request = Request(
             input_ids=encoding.input_ids, segment_ids=self._segments(encoding.segment_ids),
-            max_new_tokens=self.config.max_new_tokens, settled_by=self._witness,
+            max_new_tokens=self.config.max_new_tokens, settled=self._settled,
         )  # fmt: skip
         ((_, answer),) = self._engine.answers([request])
         return answer.text
+
+    def _settled(self, so_far: str) -> bool:
+        return settled(so_far, self._witness)
 
     def _check_embeddings(self, start: list[int], by_ids: float) -> None:
         by_embeddings, _ = self.loss.gradient(start)

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from rolewise.evaluation.decoding import PromptTooLongError
-from rolewise.evaluation.kv import Prefix, cut_rows, empty_cache, join_rows, supports_sharing
+from rolewise.engine.decoding import PromptTooLongError
+from rolewise.engine.kv import Prefix, cut_rows, empty_cache, join_rows, supports_sharing
 from rolewise.modeling import SegmentedCausalLM
 
 

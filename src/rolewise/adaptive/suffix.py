@@ -13,7 +13,7 @@ from typing import Any
 
 from rolewise.adaptive.placing import Carrier, Host
 from rolewise.adaptive.vocabulary import forbidden_texts
-from rolewise.evaluation.prefixes import common_length
+from rolewise.engine.prefixes import common_length
 from rolewise.rendering import Encoding, render
 from rolewise.roles import Role, RoleScheme
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from rolewise.cli import error_line
-from rolewise.commands.streaming import TextStream
 from rolewise.display import safe_text
+from rolewise.engine.streaming import TextStream
 from rolewise.generation import left_padded, stop_token_ids
 from rolewise.rendering import Encoding, render
 

@@ -19,9 +19,9 @@ from rolewise.adaptive.pair import pair
 from rolewise.adaptive.placing import Carrier
 from rolewise.adaptive.trajectory import Answered, Attacked, Trajectory
 from rolewise.attacks import Delimiters, make_attack
+from rolewise.engine.decoding import PromptTooLongError
 from rolewise.evaluation.asking import answer_key, ask, model_identity
 from rolewise.evaluation.conversations import from_rolewise
-from rolewise.evaluation.decoding import PromptTooLongError
 from rolewise.evaluation.outcomes import CEILING, CLEAN
 from rolewise.evaluation.provider import OPTIONS_KEY, RolewiseAPI
 from rolewise.evaluation.store import open_store

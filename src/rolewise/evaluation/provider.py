@@ -10,6 +10,7 @@ import time
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
+from functools import partial
 from typing import Any, cast
 
 import anyio
@@ -31,14 +32,15 @@ from inspect_ai.model import (
 )
 from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
+from rolewise.engine.decoding import Answer, PromptTooLongError, Request
 from rolewise.evaluation.conversations import to_rolewise, to_schemas
-from rolewise.evaluation.decoding import Answer, PromptTooLongError, Request
+from rolewise.evaluation.judging import settled
 from rolewise.evaluation.probes import make_probe
-from rolewise.evaluation.tool_format import CHOICES, Said, ToolFormat, split_thoughts, tool_format
 from rolewise.evaluation.unaskable import TOO_LONG_KEY
 from rolewise.evaluation.watching import tell_wrote
 from rolewise.evaluation.worker import Job, Worker
 from rolewise.roles import Role
+from rolewise.tools.format import CHOICES, Said, ToolFormat, split_thoughts, tool_format
 
 OPTIONS_KEY = "rolewise"
 """Where `extra_body` of a request has options of this provider: `{"rolewise": {"settled_by": "hacked"}}`."""
@@ -84,7 +86,7 @@ class RolewiseAPI(ModelAPI):
             )
         import torch
 
-        from rolewise.evaluation.engine import Engine
+        from rolewise.engine.batches import Engine
         from rolewise.modeling import load
         from rolewise.modeling.loading import has_table
 
@@ -194,7 +196,7 @@ class RolewiseAPI(ModelAPI):
             top_k=config.top_k or 0,
             seed=config.seed,
             stop=tuple(config.stop_seqs or ()),
-            settled_by=options.get("settled_by"),
+            settled=partial(settled, witness=options["settled_by"]) if options.get("settled_by") is not None else None,
             logprobs=(config.top_logprobs or 0) if config.logprobs else None,
         )
 
@@ -238,7 +240,7 @@ class RolewiseAPI(ModelAPI):
         opening = str(self.tokenizer.decode(list(request.input_ids[at:])))
         if not schemas:
             # What may settle a row early is judged by all that was written, so that stopping early changes no score.
-            split = None if request.settled_by is not None else split_thoughts(answer.text, opening)
+            split = None if request.settled is not None else split_thoughts(answer.text, opening)
             return Said(answer.text) if split is None else Said(split[1], split[0])
         written = str(self.tokenizer.decode(answer.token_ids))
         for stop in request.stop:

@@ -10,9 +10,9 @@ from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, Value,
 from inspect_ai.solver import TaskState
 
 from rolewise.data.conflicts import judge
+from rolewise.engine.decoding import PromptTooLongError
 from rolewise.evaluation import judging, leakage
 from rolewise.evaluation.asking import answer_key, keep_value, known_value
-from rolewise.evaluation.decoding import PromptTooLongError
 from rolewise.evaluation.graded import the_grader
 from rolewise.evaluation.outcomes import CEILING, CLEAN
 from rolewise.evaluation.provider import RolewiseAPI

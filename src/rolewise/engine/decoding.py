@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
 
-from rolewise.evaluation.judging import settled
 from rolewise.generation import decode_answer
 
 
@@ -41,8 +40,8 @@ class Request:
     """When sampling, makes this answer repeatable, whatever else is in its batch."""
     stop: tuple[str, ...] = ()
     """Strings that end the answer, and are not part of it."""
-    settled_by: str | None = None
-    """A witness: once it has appeared, nothing that follows changes how the answer is judged, so it may end there."""
+    settled: Callable[[str], bool] | None = None
+    """Whether nothing that follows what was written so far changes how the answer is judged, so that it may end."""
     logprobs: int | None = None
     """How many of the likeliest tokens to report for each place, besides the one taken; None reports nothing."""
 
@@ -122,11 +121,11 @@ class Growing:
             self.ending = "stop"
             return
         self.tokens.append(token)
-        if request.stop or request.settled_by is not None:
+        if request.stop or request.settled is not None:
             text = self.text()
             if any(stop in text for stop in request.stop):
                 self.ending = "stop"
-            elif request.settled_by is not None and settled(text, request.settled_by):
+            elif request.settled is not None and request.settled(text):
                 self.ending = "settled"
         if self.ending is None and len(self.tokens) >= request.max_new_tokens:
             self.ending = "max_tokens"

@@ -19,8 +19,8 @@ from typing import Any
 import torch
 from transformers.cache_utils import DynamicCache
 
-from rolewise.evaluation.decoding import Answer, Growing, PromptTooLongError, Request
-from rolewise.evaluation.kv import (
+from rolewise.engine.decoding import Answer, Growing, PromptTooLongError, Request
+from rolewise.engine.kv import (
     Prefix,
     cut_rows,
     empty_cache,
@@ -29,8 +29,8 @@ from rolewise.evaluation.kv import (
     kept_in_place,
     supports_sharing,
 )
-from rolewise.evaluation.prefixes import Cluster, clusters, passes
-from rolewise.evaluation.side_by_side import side_by_side
+from rolewise.engine.prefixes import Cluster, clusters, passes
+from rolewise.engine.side_by_side import side_by_side
 from rolewise.generation import stop_token_ids
 from rolewise.modeling import SegmentedCausalLM
 from rolewise.modeling.loss import head_only_at

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rolewise.evaluation.tool_calls import READERS, UNKNOWN, Call, call_of, read_json, read_mistral, read_tagged
-from rolewise.evaluation.tool_format import Said, ToolFormat, split_thoughts, tool_format
 from rolewise.messages import plain_json
 from rolewise.rendering import render
+from rolewise.tools.calls import READERS, UNKNOWN, Call, call_of, read_json, read_mistral, read_tagged
+from rolewise.tools.format import Said, ToolFormat, split_thoughts, tool_format
 from tests.chat import byte_level_tokenizer, smollm2_tokenizer, template_names, template_source, template_tokenizer
 from tests.training_model import TEMPLATE
 

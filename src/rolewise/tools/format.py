@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from rolewise.evaluation.tool_calls import CALL_BEGIN, CALL_END, READERS, UNKNOWN, Call, Reader, call_of, read_tagged
 from rolewise.rendering import render
+from rolewise.tools.calls import CALL_BEGIN, CALL_END, READERS, UNKNOWN, Call, Reader, call_of, read_tagged
 
 CHOICES = ("auto", "plain")
 

@@ -13,8 +13,8 @@ import pytest
 import torch
 from transformers import Cache
 
-from rolewise.evaluation.kv import GrowingLayer, cut_rows, join_rows, keep_rows, kept_in_place
-from rolewise.evaluation.side_by_side import side_by_side
+from rolewise.engine.kv import GrowingLayer, cut_rows, join_rows, keep_rows, kept_in_place
+from rolewise.engine.side_by_side import side_by_side
 
 
 @pytest.mark.parametrize("workers", [1, 2, 5])

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
+from functools import partial
 from typing import Any
 
 import pytest
 import torch
 
 import rolewise as rw
-from rolewise.evaluation import engine as engine_module
-from rolewise.evaluation.decoding import Request
-from rolewise.evaluation.engine import Engine
-from rolewise.evaluation.prefixes import clusters, passes
+from rolewise.engine import batches as engine_module
+from rolewise.engine.batches import Engine
+from rolewise.engine.decoding import Request
+from rolewise.engine.prefixes import clusters, passes
+from rolewise.evaluation.judging import settled
 from rolewise.modeling import SegmentedCausalLM
 from rolewise.roles import Role
 from tests.models import FAMILIES, tiny_model
@@ -149,7 +151,7 @@ def test_a_row_may_end_early_only_when_its_outcome_is_settled(tokenizer: Any) ->
     witness = next(full[index].text[3:6] for index in sorted(full) if full[index].text[3:6].strip().isalpha())
     from rolewise.evaluation.judging import begins_with, witness_in
 
-    short = dict(Engine(model, tokenizer).answers(requests(rows, settled_by=witness)))
+    short = dict(Engine(model, tokenizer).answers(requests(rows, settled=partial(settled, witness=witness))))
     assert any(one.ending == "settled" for one in short.values())
     assert any(len(short[index].token_ids) < len(full[index].token_ids) for index in full)
     for index, answer in full.items():
