@@ -10,7 +10,7 @@ from transformers import AutoTokenizer
 
 from rolewise.rendering import control_token_ids, data_layout, encode, prepare_tokenizer, render
 from rolewise.roles import Role, RoleScheme
-from tests.chat import byte_level_tokenizer, smollm2_tokenizer, template_tokenizer
+from tests.chat import byte_level_tokenizer, smollm2_tokenizer, template_names, template_tokenizer
 
 CHAT: list[dict[str, Any]] = [
     {"role": "system", "content": "S."},
@@ -257,3 +257,35 @@ def test_the_empty_result_of_a_call_keeps_its_frame() -> None:
 def test_tools_of_another_type_are_refused(tools: Any) -> None:
     with pytest.raises(TypeError, match=r"tools.*JSON schema"):
         render(template_tokenizer("qwen3"), [{"role": "user", "content": "q"}], tools=tools)
+
+
+_LAST_ARGUMENTS = {
+    "text": {"count": 3, "key": "value"},
+    "number": {"key": "value", "zcount": 3},
+    "nested": {"key": "value", "where": {"deep": [1, True]}},
+    "none": {},
+}
+
+
+@pytest.mark.parametrize("name", template_names())
+@pytest.mark.parametrize("last", _LAST_ARGUMENTS)
+def test_a_call_is_trained_alike_with_and_without_its_result(name: str, last: str) -> None:
+    """All of the call is the assistant's, whatever its last argument is; nothing of the result is."""
+    tokenizer = template_tokenizer(name)
+    function = {"name": "lookup", "arguments": _LAST_ARGUMENTS[last]}
+    chat: list[dict[str, Any]] = [
+        {"role": "user", "content": "question"},
+        {"role": "assistant", "tool_calls": [{"id": "call00001", "type": "function", "function": function}]},
+        {"role": "tool", "name": "lookup", "tool_call_id": "call00001", "content": "result"},
+    ]
+    try:
+        trained = [
+            [text for flag, text in spans(tokenizer, render(tokenizer, chat[:count]), "loss_mask") if flag]
+            for count in (2, 3)
+        ]
+    except ValueError as error:
+        pytest.skip(f"the template takes no tool calls: {error}")
+    (alone,), (followed,) = trained
+    # Some templates put an empty thought before the last answer only.
+    assert alone.partition("lookup")[2] == followed.partition("lookup")[2]
+    assert "result" not in followed

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from rolewise.cli import main
+from rolewise.commands import eval_runs
 from rolewise.commands.eval_options import EvalConfig
 from rolewise.evaluation.outcomes import CEILING, CLEAN, Refusal
 from rolewise.reproduce import Inputs, Page, Part, Readings, gaps, parts
@@ -146,6 +147,32 @@ def test_the_command_runs_what_it_can_and_goes_on_from_its_logs(
     assert "over-refusal" not in capsys.readouterr().err
     assert main([*command, "--plan"]) == 0
     assert f"over-refusal: {model} done, mockllm/model done" in capsys.readouterr().err
+
+
+def test_a_part_that_fails_costs_none_of_the_others(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    command = ["reproduce", "instruction-hierarchy", "--models", "mockllm/model", "--data-dir", str(data),
+               "--limit", "2", "--log-dir", str(tmp_path / "logs"), "-o", str(out)]  # fmt: skip
+    evaluate = eval_runs.evaluate
+
+    def failing(config: EvalConfig) -> object:
+        if config.suite == "over-refusal":
+            raise RuntimeError("the endpoint is gone")
+        return evaluate(config)
+
+    monkeypatch.setattr(eval_runs, "evaluate", failing)
+    assert main([*command, "--only", "over-refusal", "harmful-bare"]) == 1
+    page = (out / "instruction_hierarchy.md").read_text()
+    assert "| harmful, bare |" in page
+    assert "- over-refusal: failed: the endpoint is gone" in page
+    assert "the same command again runs what failed" in capsys.readouterr().err
+    assert main([*command, "--only", "over-refusal", "-o", str(tmp_path / "none")]) == 1
+    assert "the endpoint is gone" in capsys.readouterr().err
+    monkeypatch.undo()
+    assert main([*command, "--only", "over-refusal", "harmful-bare"]) == 0
+    assert "| over-refusal: answered |" in (out / "instruction_hierarchy.md").read_text()
 
 
 def test_graders_attackers_and_templates_are_looked_at_before_anything_is_asked(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import tyro
 
+from rolewise.cli import error_line
 from rolewise.commands.arguments import parse
 from rolewise.commands.eval import UNASKED
 from rolewise.commands.eval_options import EvalConfig
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from rolewise.reproduce import Part
 
 BENCHMARKS = ("instruction-hierarchy",)
+FAILED = 1
+"""The exit status when a part failed."""
 
 TEACH = """Run the paper's Instruction Hierarchy benchmark: all suites on all models, Figure 5 and Tables 4 to 8.
 
@@ -136,8 +139,8 @@ def main(arguments: Sequence[str]) -> int:
         folder = _report_folder(config, part)
         folder.mkdir(parents=True, exist_ok=True)
         check_target(folder)
-    runs = _run(config, every, asked, fitting)
-    return _write(config, every, fitting, runs)
+    runs, failures = _run(config, every, asked, fitting)
+    return _write(config, every, fitting, runs, failures)
 
 
 def _say_plan(config: ReproduceConfig, every: Sequence[Part], fitting: Mapping[str, Sequence[str]]) -> None:
@@ -185,19 +188,33 @@ def _finished(config: ReproduceConfig, part: Part, models: Sequence[str]) -> dic
 
 def _run(
     config: ReproduceConfig, every: Sequence[Part], asked: Sequence[Part], fitting: Mapping[str, Sequence[str]]
-) -> dict[str, dict[str, Run]]:
-    """By part, then by model, the runs; those of parts that are not asked for, as far as they were finished."""
+) -> tuple[dict[str, dict[str, Run]], dict[str, str]]:
+    """By part, then by model, the runs; those of parts that are not asked for, as far as they were finished.
+
+    Besides, by part, why it failed: the others are worth their hours all the same.
+
+    Raises:
+        Exception: what the first part that failed raised, where nothing at all was measured.
+    """
     from rolewise.commands.eval_runs import evaluate
 
     found: dict[str, dict[str, Run]] = {}
+    failures: dict[str, Exception] = {}
     for part in every:
         models = fitting[part.key]
         if part not in asked:
             found[part.key] = _finished(config, part, models)
             continue
         say(f"part {asked.index(part) + 1} of {len(asked)}: {part.title}")
-        found[part.key] = dict(zip(models, evaluate(_eval_config(config, part, models)), strict=True))
-    return found
+        try:
+            found[part.key] = dict(zip(models, evaluate(_eval_config(config, part, models)), strict=True))
+        except Exception as error:
+            say(f"{part.title} failed: {error_line(error)}")
+            failures[part.key] = error
+            found[part.key] = _finished(config, part, models)
+    if failures and not any(found.values()):
+        raise next(iter(failures.values()))
+    return found, {key: error_line(error) for key, error in failures.items()}
 
 
 def _write(
@@ -205,6 +222,7 @@ def _write(
     every: Sequence[Part],
     fitting: Mapping[str, Sequence[str]],
     found: Mapping[str, Mapping[str, Run]],
+    failures: Mapping[str, str],
 ) -> int:
     """Write the page and a report of each part; the exit status."""
     from rolewise.evaluation.logs import labelled
@@ -215,7 +233,8 @@ def _write(
     runs = {(labels[model], key): run for key, by_model in found.items() for model, run in by_model.items()}
     readings = Readings.of(list(labels.values()), runs)
     named = {key: [labels[model] for model in models] for key, models in fitting.items()}
-    missing = list(gaps(every, named, readings, runs))
+    missing = [f"{part.title}: failed: {failures[part.key]}" for part in every if part.key in failures]
+    missing += gaps(every, named, readings, runs)
     about = [
         f"grader: {config.grader or 'none'}; attacker: {config.attacker or 'none'}; jailbreak templates: "
         f"{', '.join(file.name for file in config.templates) or 'none'}",
@@ -237,6 +256,9 @@ def _write(
     for line in missing:
         say(f"missing: {line}")
     say(f"{written[-1]}; every row and answer: {config.output / 'parts'}, a page for each part")
+    if failures:
+        say("the same command again runs what failed")
+        return FAILED
     return UNASKED if any(run.refused for run in runs.values()) else 0
 
 

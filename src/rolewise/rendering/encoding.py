@@ -258,8 +258,7 @@ def _owners(profile: TemplateProfile, plan: Draft, rendered: Rendered) -> list[i
             and following == here + 1
             and plan.turns[here].role is Role.OUTPUT
             and plan.turns[following].kind == "tool"
-            and len(rendered.frames[position]) > len(end)
-            and rendered.frames[position].startswith(end)
+            and rendered.frames[position].partition(end)[2]
         ):
             owners[position] = following
     return owners

@@ -57,7 +57,7 @@ class FrameRules:
     first_header: str = ""
     """The user's header where no answer comes before it, if that is longer."""
     call_end: str = ""
-    """What follows the last string of a tool call, up to the result."""
+    """What ends a tool call, whatever its last argument is, up to the result."""
 
     def split(self, frame: str, before: Side | None, after: Side | None, generation: bool) -> Split:
         """Split the text between two leaves (or at an end) among them."""
@@ -65,8 +65,7 @@ class FrameRules:
             assert after is not None
             return self._header(frame, 0, self._first_header(frame, after), after)
         if after is None and not generation:
-            tail, _ = self._tail(frame, before, None)
-            return Split(tail, len(frame), len(frame))
+            return Split(self._last_tail(frame, before), len(frame), len(frame))
         if after is not None and after.owner == before.owner:
             return Split(len(frame), len(frame), len(frame))
         tail, header = self._tail(frame, before, after)
@@ -94,6 +93,14 @@ class FrameRules:
         if (found := self.control.search(frame)) is not None:
             return found.start(), found.end()
         return 0, len(frame)
+
+    def _last_tail(self, frame: str, before: Side) -> int:
+        """Where the tail of the conversation's last message begins."""
+        if before.role is not Role.OUTPUT or any(tail in frame for tail in self.tails.get(before.kind, [])):
+            return self._tail(frame, before, None)[0]
+        # A call that no result follows: its arguments and their tags, and then what ends it.
+        ends = [found.start() for found in self.control.finditer(frame)]
+        return ends[-1] if ends else len(frame)
 
     def _first_header(self, frame: str, after: Side) -> int:
         if after.role is Role.SYSTEM:
@@ -188,7 +195,6 @@ def _learn_system(rules: FrameRules, render: Render) -> None:
 def _learn_tool(rules: FrameRules, render: Render) -> None:
     """Learn where a call ends and its result begins, by what stays when the one or the other is left out."""
     call = [("user", "a"), ("assistant", "call")]
-    called = render(call, tools=True)
     result = render([*call, ("tool", "r")], tools=True)
     answered = render([*call, ("tool", "r"), ("assistant", "b")], tools=True)
     if result is None:
@@ -199,13 +205,22 @@ def _learn_tool(rules: FrameRules, render: Render) -> None:
         shared = _token_prefix(common_prefix(tail, answered[-2]), rules.control)
         if shared and shared not in rules.tails["tool"]:
             rules.tails["tool"].append(shared)
-    if called is not None and len(called) <= len(result):
-        gap = result[len(called) - 1]
-        rules.call_end = (
-            called[-1] if gap.startswith(called[-1]) else _token_prefix(common_prefix(called[-1], gap), rules.control)
-        )
-        if rules.call_end:
-            rules.headers["tool"] = gap[len(rules.call_end) :]
+    end, header = _call_end(rules, render, "call")
+    # A number is no string, so the frame after it begins earlier: what both have in common is the call's end.
+    rules.call_end = common_suffix(end, _call_end(rules, render, "number call")[0])
+    if header:
+        rules.headers["tool"] = header
+
+
+def _call_end(rules: FrameRules, render: Render, call: str) -> tuple[str, str]:
+    """What follows the last string of a call: up to where its result begins, and from there."""
+    called = render([("user", "a"), ("assistant", call)], tools=True)
+    result = render([("user", "a"), ("assistant", call), ("tool", "r")], tools=True)
+    if called is None or result is None or len(called) > len(result):
+        return "", ""
+    gap = result[len(called) - 1]
+    end = called[-1] if gap.startswith(called[-1]) else _token_prefix(common_prefix(called[-1], gap), rules.control)
+    return end, gap[len(end) :] if end else ""
 
 
 def common_prefix(a: str, b: str) -> str:

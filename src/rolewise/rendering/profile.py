@@ -17,7 +17,10 @@ from rolewise.rendering.tokenization import PieceEncoder, TemplateText
 from rolewise.roles import Role
 
 _TEMPLATE_ERRORS = (jinja2.TemplateError, TypeError, KeyError, AttributeError)
-_PROBE_CALL = [{"id": "call00001", "type": "function", "function": {"name": "lookup", "arguments": {"key": "value"}}}]
+_PROBE_CALLS = {
+    text: [{"id": "call00001", "type": "function", "function": {"name": "lookup", "arguments": {"key": value}}}]
+    for text, value in (("call", "value"), ("number call", 3))
+}
 _PROBE_TOOLS = [
     {
         "type": "function",
@@ -91,8 +94,8 @@ class TemplateProfile:
         """The frames of a fixed conversation, or None when the template cannot render it."""
         messages: list[dict[str, Any]] = []
         for kind, text in pairs:
-            if text == "call":
-                messages.append({"role": kind, "tool_calls": _PROBE_CALL})
+            if text in _PROBE_CALLS:
+                messages.append({"role": kind, "tool_calls": _PROBE_CALLS[text]})
             elif kind == "tool":
                 messages.append({"role": kind, "name": "lookup", "tool_call_id": "call00001", "content": text})
             else:
