@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
@@ -15,11 +17,17 @@ from rolewise.commands.eval import UNASKED
 from rolewise.evaluation.logs import read_runs
 from rolewise.evaluation.outcomes import Run
 from rolewise.processor import SLOW_BF16, computes_in_bf16
-from rolewise.training import TrainConfig
+from rolewise.training import TrainConfig, TrainResult, train
+
+
+def trained_apart(config: TrainConfig, progress: str) -> TrainResult:
+    """`train` in a process of its own, so that its memory is free again while the model is attacked."""
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+        return pool.submit(train, config, progress=progress).result()
 
 
 def evaluate(model: Path, logs: Path, *options: str) -> None:
-    """`rolewise eval` in bf16, in a process of its own, so that training's memory is free again."""
+    """`rolewise eval` in bf16, in a process of its own."""
     command = [sys.executable, "-m", "rolewise", "eval", str(model), "--log-dir", str(logs), "--dtype", "bf16"]
     status = subprocess.run([*command, *options], check=False).returncode
     if status not in (0, UNASKED):

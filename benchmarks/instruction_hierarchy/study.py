@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Literal
 
 from benchmarks.recorded import compact
-from benchmarks.steps import evaluate, only_run, run_study, shown, study_parser, write_result
+from benchmarks.steps import evaluate, only_run, run_study, shown, study_parser, trained_apart, write_result
 from rolewise.cli import main as rolewise
 from rolewise.reproduce.plan import SYSTEM
-from rolewise.training import load_recipe, train
+from rolewise.training import load_recipe
 
 HERE = Path(__file__).parent
 CORPORA = HERE.parents[2] / "shared/data"
@@ -89,7 +89,7 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
         epochs=EPOCHS[setting.regime],
         dtype="mixed",
     )
-    trained = train(config, progress=setting.name)
+    trained = trained_apart(config, setting.name)
     for name, suite in SUITES.items():
         evaluate(model, logs / name, "--suite", *suite, "--limit", str(options.samples or SAMPLES[name]))
     for probe in PROBES if config.ise else ():

@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from benchmarks.recorded import compact
-from benchmarks.steps import evaluate, only_run, run_study, shown, study_parser, write_result
+from benchmarks.steps import evaluate, only_run, run_study, shown, study_parser, trained_apart, write_result
 from rolewise.data import write_jsonl
 from rolewise.data.structured_query import build, load_samples
 from rolewise.inspection import inspect_model
 from rolewise.modeling import load
-from rolewise.training import load_recipe, train
+from rolewise.training import load_recipe
 
 HERE = Path(__file__).parent
 CORPORA = HERE.parents[2] / "shared/data"
@@ -120,7 +120,7 @@ def run(setting: Setting, options: argparse.Namespace) -> None:
         epochs=EPOCHS[setting.variant],
         dtype="mixed",
     )
-    trained = train(config, progress=setting.name)
+    trained = trained_apart(config, setting.name)
     limit = ["--limit", str(options.samples)] if options.samples else []
     limit += ["--max-new-tokens", str(TOKENS), "--data", str(TEST)]
     evaluate(model, logs / "all", "--attacks", ATTACKS, *limit)
