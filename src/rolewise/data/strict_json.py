@@ -86,8 +86,8 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any] | Flaw:
     found = dict(pairs)
     if len(found) == len(pairs):
         return found
-    keys = [key for key, _ in pairs]
-    twice = next(key for key in keys if keys.count(key) > 1)
+    seen = set[str]()
+    twice = next(key for key, _ in pairs if key in seen or seen.add(key))
     return Flaw(problem=f"the key {twice!r} stands there twice; keep one of them")
 
 

@@ -9,7 +9,6 @@ rounding, where two tokens are equally likely).
 
 from __future__ import annotations
 
-import inspect
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -17,9 +16,8 @@ from functools import partial
 from typing import Any
 
 import torch
-from transformers.cache_utils import DynamicCache
 
-from rolewise.engine.decoding import Answer, Growing, PromptTooLongError, Request
+from rolewise.engine.decoding import Answer, Growing, Request
 from rolewise.engine.kv import (
     Prefix,
     cut_rows,
@@ -27,14 +25,12 @@ from rolewise.engine.kv import (
     join_rows,
     keep_rows,
     kept_in_place,
-    supports_sharing,
 )
 from rolewise.engine.prefixes import Cluster, clusters, passes
+from rolewise.engine.reader import Reader
 from rolewise.engine.side_by_side import side_by_side
-from rolewise.generation import stop_token_ids
 from rolewise.modeling import SegmentedCausalLM
 from rolewise.modeling.loss import head_only_at
-from rolewise.roles import Role
 
 _LIKE_LENGTH = 128
 """Rows whose lengths differ by less may stand in one batch."""
@@ -67,25 +63,16 @@ class Engine:
             if value < 1:
                 raise ValueError(f"{name}={value} must be at least 1")
         self.model, self.tokenizer = model, tokenizer
-        # A model that keeps more than keys and values of its past runs a row at a time, with a cache of its own kind.
-        self._keys_only = supports_sharing(model)
-        self.batch_size = batch_size if self._keys_only else 1
+        self._reader = Reader(model, tokenizer)
+        # A model that keeps more than keys and values of its past runs a row at a time.
+        self.batch_size = batch_size if self._reader.keys_only else 1
         self._wrote = wrote
         # Of other memories some belong to the modules (RecurrentGemma): two batches at a time would share them.
-        alone = model.device.type != "cpu" or not self._keys_only
+        alone = model.device.type != "cpu" or not self._reader.keys_only
         self._workers = 1 if alone else workers or torch.get_num_threads()
         self._counting = threading.Lock()
-        self._share = share_prefixes and self._keys_only
-        self._stops = stop_token_ids(model, tokenizer)
-        self._output = model.role_scheme.row(Role.OUTPUT)
-        self._pad: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (self._stops or [0])[0]
-        taken = inspect.signature(model.forward).parameters
-        self._cache_name = "cache" if "cache" in taken else "past_key_values"
-        self._takes = frozenset(taken)
-        # A pass reads all weights: on a CPU that is worth some dozens of positions, on an accelerator far more.
-        self._pass_cost = 48 if model.device.type == "cpu" else 2048
-        self.computed_tokens = 0
-        """Positions computed so far, padding included: what prefix sharing saves shows here."""
+        self._share = share_prefixes and self._reader.keys_only
+        self._stops = self._reader.stops
 
     def answers(self, requests: Sequence[Request]) -> Iterator[tuple[int, Answer]]:
         """Answer all requests; yields (index, answer) as rows end.
@@ -99,7 +86,7 @@ class Engine:
     @property
     def positions(self) -> int | None:
         """How many tokens the model can read and write in all; None when there is no limit."""
-        return getattr(self.model.config.get_text_config(), "max_position_embeddings", None) or None
+        return self._reader.positions
 
     def room_for(self, request: Request) -> int | None:
         """How many tokens the model's positions leave for an answer; None when there is no limit.
@@ -107,11 +94,12 @@ class Engine:
         Raises:
             PromptTooLongError: when the prompt fills them all.
         """
-        if (positions := self.positions) is None:
-            return None
-        if (room := positions - len(request.input_ids)) < 1:
-            raise PromptTooLongError(len(request.input_ids), positions)
-        return room
+        return self._reader.room_for(request)
+
+    @property
+    def computed_tokens(self) -> int:
+        """Positions computed so far, padding included: what prefix sharing saves shows here."""
+        return self._reader.computed_tokens
 
     def _run(self, growing: list[Growing]) -> Iterator[tuple[int, Answer]]:
         requests = [one.request for one in growing]
@@ -156,14 +144,14 @@ class Engine:
             cache = empty_cache()
             lengths = [plan[number].length for number in chosen]
             rows = [requests[plan[number].rows[0]] for number in chosen]
-            self._forward(rows, lengths, [0] * len(chosen), cache)
+            self._reader.read(rows, lengths, [0] * len(chosen), cache)
             yield from zip(chosen, cut_rows(cache, lengths), strict=True)
 
         cuts: list[Sequence[int]] = []
         for at in range(0, len(wanted), self.batch_size):
             chosen = wanted[at : at + self.batch_size]
             widths = [plan[number].length for number in chosen]
-            cuts += [chosen[begin:end] for begin, end in passes(widths, self._pass_cost)]
+            cuts += [chosen[begin:end] for begin, end in passes(widths, self._reader.pass_cost)]
         return dict(side_by_side([partial(computed, cut) for cut in cuts], self._workers))
 
     @torch.inference_mode()
@@ -174,7 +162,7 @@ class Engine:
         alive = list(range(len(states)))
         positions = torch.tensor(lengths, device=self.model.device)
         while True:
-            tokens = self._choose([states[place] for place in alive], logits)
+            tokens = _choose([states[place] for place in alive], logits)
             if self._wrote is not None:
                 with self._counting:
                     self._wrote(len(alive))
@@ -189,31 +177,26 @@ class Engine:
                 mask, positions, tokens = mask[rows], positions[rows], tokens[rows]
                 alive = [alive[at] for at in kept]
             mask = torch.cat([mask, mask.new_ones(len(alive), 1)], dim=1)
-            ids = tokens[:, None]
-            segments = torch.full_like(ids, self._output)
-            logits, cache = self._call(ids, segments, mask, positions[:, None], cache)
+            logits, cache = self._reader.step(tokens, mask, positions, cache)
             positions = positions + 1
             yield None
 
     def _read(
         self, states: Sequence[Growing], shared: Sequence[Prefix | None], lengths: Sequence[int]
     ) -> tuple[torch.Tensor, Any, torch.Tensor]:
-        """Compute what is left of each prompt, rows of like length in one pass; as `_forward` returns it."""
+        """Compute what is left of each prompt, rows of like length in one pass; as `Reader.read` returns it."""
         widths = [
             length - (prefix[0][0].shape[1] if prefix else 0) for length, prefix in zip(lengths, shared, strict=True)
         ]
-        cut = passes(widths, self._pass_cost)
+        cut = passes(widths, self._reader.pass_cost)
         done: list[tuple[torch.Tensor, Any, torch.Tensor]] = []
         for begin, end in cut:
             some, prefixes = lengths[begin:end], shared[begin:end]
             settled = [
                 max(0, length - widths[begin]) if prefix else 0 for length, prefix in zip(some, prefixes, strict=True)
             ]
-            if self._keys_only:
-                cache = join_rows(prefixes, settled) if any(settled) else empty_cache()
-            else:
-                cache = DynamicCache(config=self.model.config)
-            done.append(self._forward([state.request for state in states[begin:end]], some, settled, cache))
+            cache = join_rows(prefixes, settled) if any(settled) else self._reader.new_cache()
+            done.append(self._reader.read([state.request for state in states[begin:end]], some, settled, cache))
         if len(done) == 1:
             return done[0]
         rows = [
@@ -225,58 +208,6 @@ class Engine:
         for row, length in enumerate(lengths):
             mask[row, -length:] = 1
         return torch.cat([logits for logits, _, _ in done]), join_rows(rows, lengths), mask
-
-    def _choose(self, states: Sequence[Growing], logits: torch.Tensor) -> torch.Tensor:
-        """The next token of each row, [rows], from logits [rows, vocabulary]; the rows take it."""
-        best = logits.argmax(-1).tolist()
-        for row, state in enumerate(states):
-            if state.request.temperature > 0:
-                best[row] = state.sample(logits[row])
-            state.add(best[row], logits[row])
-        return torch.tensor(best, device=logits.device)
-
-    def _forward(
-        self, requests: Sequence[Request], lengths: Sequence[int], settled: Sequence[int], cache: Any
-    ) -> tuple[torch.Tensor, Any, torch.Tensor]:
-        """Compute the tokens of each row from `settled` to `lengths`, padded on the left.
-
-        Returns:
-            the logits after each row's last token [rows, vocabulary], the cache, and the mask [rows, all positions].
-        """
-        before = max(settled)
-        width = max(length - start for length, start in zip(lengths, settled, strict=True))
-        shape = (len(requests), width)
-        ids, segments = torch.full(shape, self._pad), torch.full(shape, self._output)
-        positions = torch.zeros(shape, dtype=torch.long)
-        mask = torch.zeros((len(requests), before + width), dtype=torch.long)
-        for row, (request, length, start) in enumerate(zip(requests, lengths, settled, strict=True)):
-            at = width - (length - start)
-            assert not (at and start), "padding between a prefix and its rest would shift windows of attention"
-            ids[row, at:] = torch.tensor(request.input_ids[start:length])
-            segments[row, at:] = torch.tensor(request.segment_ids[start:length])
-            positions[row, at:] = torch.arange(start, length)
-            mask[row, before - start : before] = 1
-            mask[row, before + at :] = 1
-        ids, segments, positions, mask = (one.to(self.model.device) for one in (ids, segments, positions, mask))
-        logits, cache = self._call(ids, segments, mask, positions, cache)
-        return logits, cache, mask
-
-    @torch.inference_mode()
-    def _call(
-        self, ids: torch.Tensor, segments: torch.Tensor, mask: torch.Tensor, positions: torch.Tensor, cache: Any
-    ) -> tuple[torch.Tensor, Any]:
-        options: dict[str, Any] = {"use_cache": True, self._cache_name: cache, "attention_mask": mask}
-        if not self._keys_only:
-            # A row alone has no padding, and a mask as long as the past is none that a state-space layer expects.
-            del options["attention_mask"]
-        if "position_ids" in self._takes:
-            options["position_ids"] = positions
-        if "logits_to_keep" in self._takes:
-            options["logits_to_keep"] = 1  # a head over the whole prompt would cost more than the rest of a small model
-        with self._counting:
-            self.computed_tokens += ids.numel()
-        output = self.model(input_ids=ids, segment_ids=segments, **options)
-        return output.logits[:, -1], cache  # which has grown in place
 
     def logprobs(
         self, rows: Sequence[tuple[Sequence[int], Sequence[int], Sequence[int]]]
@@ -295,7 +226,7 @@ class Engine:
             width = len(rows[chosen[0]][0])
             columns = [
                 torch.tensor([[*rows[row][column], *[fill] * (width - len(rows[row][0]))] for row in chosen])
-                for column, fill in enumerate((self._pad, self._output, 0))
+                for column, fill in enumerate((self._reader.pad, self._reader.output, 0))
             ]
             yield from zip(chosen, self._logprobs(*(column.to(self.model.device) for column in columns)), strict=True)
 
@@ -308,3 +239,10 @@ class Engine:
         chances = logits.view(-1, logits.shape[-1]).float().log_softmax(-1)
         taken = chances.gather(1, ids[:, 1:][wanted][:, None])[:, 0]
         return [float(one.mean()) for one in taken.split(wanted.sum(1).tolist())]
+
+
+def _choose(states: Sequence[Growing], logits: torch.Tensor) -> torch.Tensor:
+    """The next token of each row, [rows], from logits [rows, vocabulary]; the rows take it."""
+    likeliest = logits.argmax(-1).tolist()
+    tokens = [state.take(logits[row], likeliest[row]) for row, state in enumerate(states)]
+    return torch.tensor(tokens, device=logits.device)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -18,6 +20,9 @@ class PromptTooLongError(ValueError):
         super().__init__(f"{what} has {tokens} tokens, and the model has {positions} positions; shorten it")
         self.tokens, self.positions = tokens, positions
 
+
+_LIKELY = 256
+"""The tokens among which those that make up `top_p` are looked for first."""
 
 Ending = Literal["stop", "settled", "max_tokens", "model_length"]
 """The model ended its turn or wrote a stop string; the outcome was settled; the tokens, or the positions, ran out."""
@@ -38,12 +43,17 @@ class Request:
     """0 is all."""
     seed: int | None = None
     """When sampling, makes this answer repeatable, whatever else is in its batch."""
+    frequency_penalty: float = 0.0
+    """Taken off a token's logit for each time that this answer has it so far (OpenAI's formula, as below)."""
+    presence_penalty: float = 0.0
+    """Taken off a token's logit once if this answer has it so far."""
     stop: tuple[str, ...] = ()
     """Strings that end the answer, and are not part of it."""
     settled: Callable[[str], bool] | None = None
     """Whether nothing that follows what was written so far changes how the answer is judged, so that it may end."""
     logprobs: int | None = None
-    """How many of the likeliest tokens to report for each place, besides the one taken; None reports nothing."""
+    """How many of the likeliest tokens to report for each place, besides the one taken; None reports nothing. The
+    probabilities are the model's own, before temperature and penalties."""
 
     def __post_init__(self) -> None:
         if not self.input_ids or len(self.input_ids) != len(self.segment_ids):
@@ -55,6 +65,11 @@ class Request:
             raise ValueError(
                 f"max_new_tokens={self.max_new_tokens} must be at least 1, temperature={self.temperature} and "
                 f"top_k={self.top_k} not negative, and top_p={self.top_p} above 0 and at most 1"
+            )
+        if not (math.isfinite(self.frequency_penalty) and math.isfinite(self.presence_penalty)):
+            raise ValueError(
+                f"frequency_penalty={self.frequency_penalty} and presence_penalty={self.presence_penalty} must be "
+                "finite numbers"
             )
 
 
@@ -87,6 +102,7 @@ class Growing:
     ending: Ending | None = None
 
     def __post_init__(self) -> None:
+        self._counts = Counter[int]()
         self._generator: torch.Generator | None = None
         if self.request.temperature > 0:
             self._generator = torch.Generator()
@@ -94,6 +110,26 @@ class Growing:
                 self._generator.seed()
             else:
                 self._generator.manual_seed(self.request.seed)
+
+    def take(self, logits: torch.Tensor, likeliest: int) -> int:
+        """Choose the next token from its logits [vocabulary], of which `likeliest` is the greatest, and add it."""
+        scores = self._penalised(logits)
+        if self.request.temperature > 0:
+            token = self.sample(scores)
+        else:
+            token = likeliest if scores is logits else int(scores.argmax())
+        self.add(token, logits)
+        return token
+
+    def _penalised(self, logits: torch.Tensor) -> torch.Tensor:
+        frequency, presence = self.request.frequency_penalty, self.request.presence_penalty
+        if not (frequency or presence) or not self._counts:
+            return logits
+        places = torch.tensor(list(self._counts), device=logits.device)
+        penalties = [count * frequency + presence for count in self._counts.values()]
+        scores = logits.float() if logits.dtype != torch.float32 else logits.clone()
+        scores[places] -= torch.tensor(penalties, device=scores.device)
+        return scores
 
     def sample(self, logits: torch.Tensor) -> int:
         """Draw the next token from its logits [vocabulary]."""
@@ -104,9 +140,11 @@ class Growing:
             scores = scores.masked_fill(scores < least, -torch.inf)
         chances = scores.softmax(-1)
         if request.top_p < 1:
-            ordered, places = chances.sort(descending=True)
-            beyond = ordered.cumsum(-1) - ordered >= request.top_p  # the first that reaches top_p stays
-            chances[places[beyond]] = 0.0
+            ordered, places = chances.topk(min(_LIKELY, len(chances)))
+            if float(ordered.sum()) < request.top_p:  # seldom: sorting a large vocabulary takes milliseconds
+                ordered, places = chances.sort(descending=True)
+            kept = places[ordered.cumsum(-1) - ordered < request.top_p]  # the first that reaches top_p stays
+            chances = torch.zeros_like(chances).scatter_(0, kept, chances[kept])
         return int(torch.multinomial(chances, 1, generator=self._generator))
 
     def add(self, token: int, logits: torch.Tensor) -> None:
@@ -121,6 +159,7 @@ class Growing:
             self.ending = "stop"
             return
         self.tokens.append(token)
+        self._counts[token] += 1
         if request.stop or request.settled is not None:
             text = self.text()
             if any(stop in text for stop in request.stop):

@@ -9,7 +9,7 @@ import torch
 from transformers.cache_utils import Cache, DynamicCache, DynamicLayer, DynamicSlidingWindowLayer
 
 _ROOM = 64
-"""Positions that a buffer gains when it is full."""
+"""Positions that a buffer gains when it is full, at least; a long one gains a quarter of its length."""
 
 Prefix = list[tuple[torch.Tensor, torch.Tensor]]
 """Keys and values of one row, a pair a layer, each [heads, length, size]."""
@@ -40,8 +40,9 @@ class GrowingLayer(DynamicLayer):
             self.lazy_initialization(key_states, value_states)
         end = self.length + key_states.shape[-2]
         if self.keys.numel() == 0 or end > self.keys.shape[-2]:
-            self.keys = _grown(self.keys, key_states, self.length, end + _ROOM)
-            self.values = _grown(self.values, value_states, self.length, end + _ROOM)
+            room = end + max(_ROOM, end // 4)
+            self.keys = _grown(self.keys, key_states, self.length, room)
+            self.values = _grown(self.values, value_states, self.length, room)
         self.keys[..., self.length : end, :] = key_states
         self.values[..., self.length : end, :] = value_states
         self.length = end

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from rolewise.engine.detokenizing import Detokenizer
+
 
 class TextStream:
     """A streamer for `model.generate(streamer=...)`: hands over text as soon as no later token can change it."""
@@ -12,10 +14,9 @@ class TextStream:
     def __init__(self, tokenizer: Any, stops: Sequence[int], write: Callable[[str], None]) -> None:
         self.text = ""
         """All that was handed over."""
-        self._tokenizer = tokenizer
+        self._decoder = Detokenizer(tokenizer).start()
         self._stops = frozenset(stops)
         self._write = write
-        self._ids: list[int] = []
         self._prompt_seen = False
         self._ended = False
 
@@ -27,18 +28,13 @@ class TextStream:
         for token in value.reshape(-1).tolist():
             self._ended = self._ended or token in self._stops
             if not self._ended:
-                self._ids.append(token)
-        self._hand_over(final=False)
+                self._hand_over(self._decoder.push(token))
 
     def end(self) -> None:
         """Hand over the rest."""
-        self._hand_over(final=True)
+        self._hand_over(self._decoder.finish())
 
-    def _hand_over(self, *, final: bool) -> None:
-        text = self._tokenizer.decode(self._ids, skip_special_tokens=True)
-        if not final:
-            # A replacement character at the end may be the first bytes of a character that is still to come.
-            text = text.rstrip("�")
-        if len(text) > len(self.text) and text.startswith(self.text):
-            new, self.text = text[len(self.text) :], text
-            self._write(new)
+    def _hand_over(self, text: str) -> None:
+        if text:
+            self.text += text
+            self._write(text)

@@ -72,11 +72,11 @@ def workshop(tokenizer: Any, tools: Any = None) -> _Workshop:
     source = tokenizer.get_chat_template(None, tools)
     stamp = (source, len(tokenizer), tuple(tokenizer.all_special_tokens), _stored_layout(tokenizer))
     known = _WORKSHOPS.setdefault(tokenizer, {})
-    if stamp not in known:
+    if (found := known.get(stamp)) is None:
         while len(known) >= 4:
-            del known[next(iter(known))]
-        known[stamp] = _Workshop(tokenizer, source)
-    return known[stamp]
+            known.pop(next(iter(list(known))), None)
+        found = known[stamp] = _Workshop(tokenizer, source)
+    return found
 
 
 def _stored_layout(tokenizer: Any) -> str | None:
@@ -300,8 +300,8 @@ def _frame_tokens(
     with_after = [int(answers and start >= split.answer) for start in starts]
     if len(shop.frames) > 4096:
         shop.frames.clear()
-    shop.frames[key] = ids, roles, with_before, with_after
-    return shop.frames[key]
+    found = shop.frames[key] = ids, roles, with_before, with_after
+    return found  # not looked up again: a server renders in several threads, and another may just have cleared it
 
 
 def encode(

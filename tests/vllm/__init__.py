@@ -1,0 +1,1 @@
+"""Tests of the vLLM plugin against a real vLLM: `make test-vllm`."""
