@@ -192,7 +192,7 @@ def test_options_of_a_request(api: RolewiseAPI) -> None:
 @pytest.mark.parametrize(
     ("config", "match"),
     [
-        ({"presence_penalty": 0.5}, "has no presence_penalty"),
+        ({"logit_bias": {1: 0.5}}, "has no logit_bias"),
         ({"logit_bias": {1: 1.0}}, "has no logit_bias"),
         ({"extra_body": {"rolewise": {"settle": "x"}}}, "unknown option 'settle'"),
         ({"extra_body": {"chat_template_kwargs": {}}}, "has no 'chat_template_kwargs' in extra_body"),

@@ -246,5 +246,7 @@ def test_what_has_no_table_or_is_folded_already_is_refused(tmp_path: Path) -> No
     export_model(tmp_path / "model", tmp_path / "folded", to="folded")
     with pytest.raises(ValueError, match="is folded already"):
         export_model(tmp_path / "folded", tmp_path / "again", to="hf")
+    with pytest.raises(ValueError, match=r"was exported folded.*no bare model"):
+        rw.load_model(tmp_path / "folded")  # a fresh table, or scale 0, would make everything OUTPUT
     with pytest.raises(FileNotFoundError, match=r"is no folded model.*--to folded"):
         PromptEmbeddings(tmp_path / "model")

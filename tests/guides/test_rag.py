@@ -39,7 +39,9 @@ def test_parts_of_the_message(guide: tuple[ScriptedBackend, dict[str, Any], Path
     for document in DOCUMENTS:
         assert document in said_by("data", found)
         assert document not in said_by("user", found)
-    assert "[timetable.html]" in said_by("data", found), "metadata is a stranger's too"
+    for source in ("timetable.html", "forum.html"):
+        assert f"[{source}]" in said_by("data", found), "metadata is a stranger's too"
+        assert source not in said_by("user", found)
     assert ASKED in said_by("user", found)
     assert "Answer from the documents." in said_by("system", found)
     end = backend.tokenizer.convert_tokens_to_ids("<|im_end|>")

@@ -46,7 +46,7 @@ OPTIONS_KEY = "rolewise"
 """Where `extra_body` of a request has options of this provider: `{"rolewise": {"settled_by": "hacked"}}`."""
 
 _ARGUMENTS = ("batch_size", "scale", "probe", "device", "dtype", "max_new_tokens", "tool_format")
-_REFUSED = ("logit_bias", "frequency_penalty", "presence_penalty", "best_of", "response_schema", "prompt_logprobs",
+_REFUSED = ("logit_bias", "best_of", "response_schema", "prompt_logprobs",
             "reasoning_tokens", "reasoning_effort", "reasoning_mode", "reasoning_summary", "effort", "verbosity",
             "modalities", "fallback_models")  # fmt: skip
 _WINDOW_BATCHES = 8
@@ -194,6 +194,8 @@ class RolewiseAPI(ModelAPI):
             temperature=config.temperature or 0.0,
             top_p=1.0 if config.top_p is None else config.top_p,
             top_k=config.top_k or 0,
+            frequency_penalty=config.frequency_penalty or 0.0,
+            presence_penalty=config.presence_penalty or 0.0,
             seed=config.seed,
             stop=tuple(config.stop_seqs or ()),
             settled=partial(settled, witness=options["settled_by"]) if options.get("settled_by") is not None else None,

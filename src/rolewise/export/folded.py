@@ -19,12 +19,12 @@ from rolewise.export.prompts import (
     CLIENT,
     FOLDED_FILE,
     FORMAT,
-    MARK,
     ROWS,
     ROWS_FILE,
     PromptEmbeddings,
 )
 from rolewise.modeling import SegmentedCausalLM
+from rolewise.modeling.attach import FOLDED
 from rolewise.modeling.mixin import TABLE_KEY
 
 Head = Literal["untied", "tied"]
@@ -165,7 +165,7 @@ def _write_folded_file(directory: Path, value: dict[str, Any]) -> None:
 def _plain_config(model: Any, base: Any, *, tied: bool) -> Any:
     values = {name: value for name, value in model.config.to_dict().items() if not name.startswith("segment_")}
     values.pop("model_type")
-    return base.config_class.from_dict({**values, "tie_word_embeddings": tied, MARK: FORMAT})
+    return base.config_class.from_dict({**values, "tie_word_embeddings": tied, FOLDED: FORMAT})
 
 
 def _path_of(model: Any, module: Any) -> str:

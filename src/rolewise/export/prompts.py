@@ -25,8 +25,6 @@ CLIENT = "client"
 FOLDED_FILE = "folded.json"
 ROWS_FILE = "segments.safetensors"
 ROWS = "rows_minus_output"
-MARK = "rolewise_folded"
-"""In the config.json of a folded model, by which it is known; engines pass over it."""
 FORMAT = 1
 CHECKED_TOKENS = 5
 """How many of the likeliest tokens are kept for each place of the known answer."""

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+FOLDED = "rolewise_folded"
+"""The field of a configuration that marks a checkpoint of `rolewise export --to folded`."""
+
 
 def attach(
     model: PreTrainedModel,
@@ -45,6 +48,11 @@ def attach(
     require_scheme(scheme)
     if isinstance(model, SegmentedCausalLM):
         raise ValueError(f"{name} has a segment table already; use it as it is, or load the plain model to start anew")
+    if getattr(model.config, FOLDED, None):
+        raise ValueError(
+            f"{name} was exported folded: OUTPUT's row is in its token embeddings already, so it is no bare model; "
+            "load the model that it was made from, or serve this one with a stock engine and rolewise.export.FoldedClient"
+        )
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(f"{name} is an encoder-decoder model; Rolewise needs a decoder-only causal LM")
     if model.get_output_embeddings() is not None and model.base_model is model:

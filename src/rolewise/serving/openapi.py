@@ -141,7 +141,9 @@ ERRORS: dict[int | str, dict[str, Any]] = {
 
 def chat_responses() -> dict[int | str, dict[str, Any]]:
     """The responses of a chat request."""
-    streamed = {"schema": {"type": "string", "description": "Chunks as OpenAI streams them, then [DONE]."}}
+    # An event, not the whole body: tools that read the description check each one by itself.
+    event = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
+    streamed = {"schema": event | {"description": "Chunks as OpenAI streams them, then [DONE]."}}
     answer = {"model": ChatCompletion, "description": "The answers.", "content": {"text/event-stream": streamed}}
     return {200: answer, **ERRORS}
 
