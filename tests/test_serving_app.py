@@ -76,7 +76,8 @@ def test_too_many_tokens_end_with_length(client: Any, stream: bool) -> None:
 @pytest.mark.parametrize(
     ("content", "options"),
     [("naïve 日本語 👩‍👩‍👧", {}), ("the cat. the dog", {"stop": [" dog", "x"]}), ("a b c", {"stop": "b"}), ("", {}),
-     ("many", {"n": 3, "logprobs": True, "top_logprobs": 2}), ("long " * 9, {"max_tokens": 5, "logprobs": True})],
+     ("none at all", {"stop": []}), ("many", {"n": 3, "logprobs": True, "top_logprobs": 2}),
+     ("long " * 9, {"max_tokens": 5, "logprobs": True})],
 )  # fmt: skip
 def test_streamed_is_what_is_not_streamed(client: Any, content: str, options: dict[str, Any]) -> None:
     one = client.chat.completions.create(**asked(content), **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import socket
 import threading
@@ -385,3 +386,25 @@ def test_what_takes_too_long_to_finish_is_told(fields: dict[str, Any]) -> None:
 def test_a_port_in_use_is_an_error_that_says_so() -> None:
     with bound_socket("127.0.0.1", 0) as one, pytest.raises(OSError, match="--port 0"):
         bound_socket("127.0.0.1", one.getsockname()[1])
+
+
+def test_small_writes_go_out_at_once() -> None:
+    """With Nagle's algorithm a token waits for the acknowledgement of the one before: 40 ms."""
+
+    async def delayed() -> bool:
+        loop = asyncio.get_running_loop()
+        found: asyncio.Future[int] = loop.create_future()
+
+        def accepted(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            found.set_result(writer.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY))
+            writer.close()
+
+        one = bound_socket("127.0.0.1", 0)
+        async with await asyncio.start_server(accepted, sock=one):
+            _, writer = await asyncio.open_connection(*one.getsockname())
+            try:
+                return not await found
+            finally:
+                writer.close()
+
+    assert not asyncio.run(delayed())

@@ -51,7 +51,7 @@ def attach(
     if getattr(model.config, FOLDED, None):
         raise ValueError(
             f"{name} was exported folded: OUTPUT's row is in its token embeddings already, so it is no bare model; "
-            "load the model that it was made from, or serve this one with a stock engine and rolewise.export.FoldedClient"
+            "load the model that it was made from, or serve this one with rolewise.export.FoldedClient"
         )
     if getattr(model.config, "is_encoder_decoder", False):
         raise ValueError(f"{name} is an encoder-decoder model; Rolewise needs a decoder-only causal LM")

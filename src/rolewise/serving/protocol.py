@@ -171,7 +171,7 @@ def _unsupported(why: str = "this server has no such thing") -> Any:
 
 
 _Stop = Annotated[str, Field(min_length=1, max_length=256)]
-_SomeStops = Annotated[list[_Stop], Field(fail_fast=True, min_length=1, max_length=4), Tag("parts")]
+_SomeStops = Annotated[list[_Stop], Field(fail_fast=True, max_length=4), Tag("parts")]
 _Stops = Annotated[Annotated[_Stop, Tag("text")] | _SomeStops, Discriminator(_kind_of_content)]
 
 

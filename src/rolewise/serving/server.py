@@ -33,7 +33,8 @@ def bound_socket(host: str, port: int) -> socket.socket:
         OSError: when it cannot be had; it says what to do.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    one = socket.socket(family, socket.SOCK_STREAM)
+    # Named as TCP, or asyncio leaves Nagle's algorithm on, and a small write waits 40 ms for an acknowledgement.
+    one = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         one.bind((host.strip("[]"), port))
