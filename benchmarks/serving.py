@@ -356,7 +356,9 @@ def table(rows: list[dict[str, Any]]) -> str:
             f"| {row['other']:.4g} {row['unit']} |"
         )
     settings = dict.fromkeys(
-        f"{row['date']}; " + ", ".join(f"{key} {value}" for key, value in row["machine"].items()) for row in rows
+        f"{row['date']}; " + ", ".join(f"{key} {value}" for key, value in row["machine"].items())
+        for row in rows
+        if row["machine"]
     )
     lines += [
         "",
