@@ -188,7 +188,7 @@ def test_top_k_of_one_is_greedy(tokenizer: Any) -> None:
     model = tiny_model("llama", vocab=len(tokenizer))
     rows = rows_that_share(samples=1)
     greedy = dict(Engine(model, tokenizer).answers(requests(rows)))
-    for options in ({"top_k": 1}, {"top_p": 1e-6}):
+    for options in ({"top_k": 1}, {"top_p": 1e-6}, {"top_p": 1e-300}):
         got = dict(Engine(model, tokenizer).answers(requests(rows, temperature=1.0, **options)))
         assert [got[i].token_ids for i in got] == [greedy[i].token_ids for i in got]
 

@@ -312,3 +312,24 @@ def test_the_command_says_what_is_wrong(
     problem = capsys.readouterr().err.splitlines()[-1]
     assert said in problem
     assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_that_only_looks_like_a_leftover_is_left_alone(tmp_path: Path) -> None:
+    save_model(tmp_path / "model")
+    for name in (".out.replaced-userdata", ".out.replaced-123"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "kept.txt").write_text("mine")
+    export_model(tmp_path / "model", tmp_path / "out", to="hf")
+    assert (tmp_path / ".out.replaced-userdata" / "kept.txt").read_text() == "mine"
+    assert (tmp_path / ".out.replaced-123" / "kept.txt").read_text() == "mine"
+
+
+def test_a_link_stays_one(tmp_path: Path) -> None:
+    save_model(tmp_path / "model")
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    for overwrite in (False, True):
+        export_model(tmp_path / "model", tmp_path / "link", to="hf", overwrite=overwrite)
+        assert (tmp_path / "link").is_symlink()
+        assert (tmp_path / "real" / "config.json").is_file()
+    assert not list(tmp_path.glob(".*"))

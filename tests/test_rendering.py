@@ -260,10 +260,11 @@ def test_tools_of_another_type_are_refused(tools: Any) -> None:
 
 
 _LAST_ARGUMENTS = {
-    "text": {"count": 3, "key": "value"},
-    "number": {"key": "value", "zcount": 3},
-    "nested": {"key": "value", "where": {"deep": [1, True]}},
-    "none": {},
+    "text": [{"count": 3, "key": "value"}],
+    "number": [{"key": "value", "zcount": 3}],
+    "nested": [{"key": "value", "where": {"deep": [1, True]}}],
+    "none": [{}],
+    "none, of a second call": [{"key": 3}, {}],
 }
 
 
@@ -272,10 +273,11 @@ _LAST_ARGUMENTS = {
 def test_a_call_is_trained_alike_with_and_without_its_result(name: str, last: str) -> None:
     """All of the call is the assistant's, whatever its last argument is; nothing of the result is."""
     tokenizer = template_tokenizer(name)
-    function = {"name": "lookup", "arguments": _LAST_ARGUMENTS[last]}
+    functions = [{"name": "lookup", "arguments": arguments} for arguments in _LAST_ARGUMENTS[last]]
+    calls = [{"id": f"call0000{at}", "type": "function", "function": one} for at, one in enumerate(functions, start=1)]
     chat: list[dict[str, Any]] = [
         {"role": "user", "content": "question"},
-        {"role": "assistant", "tool_calls": [{"id": "call00001", "type": "function", "function": function}]},
+        {"role": "assistant", "tool_calls": calls},
         {"role": "tool", "name": "lookup", "tool_call_id": "call00001", "content": "result"},
     ]
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import socket
 import threading
@@ -408,3 +409,27 @@ def test_small_writes_go_out_at_once() -> None:
                 writer.close()
 
     assert not asyncio.run(delayed())
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n",
+        b"POST /v1/chat/completions HTTP/1.1\r\nHost: elsewhere.example\r\nContent-Type: application/json\r\n",
+        b"GET /health HTTP/1.1\r\nHost: localhost\r\n",
+    ],
+    ids=["media type", "host", "health"],
+)
+def test_who_is_refused_before_the_body_cannot_keep_the_connection(head: bytes) -> None:
+    with (
+        served(ScriptedBackend(), read_timeout=1, keep_alive=1) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=10) as one,
+    ):
+        one.sendall(head + b"Content-Length: 1000\r\n\r\n")
+        received = one.recv(4096)
+        time.sleep(0.2)
+        with contextlib.suppress(ConnectionError):
+            one.sendall(b"x")
+            while got := one.recv(4096):  # a timeout here is a connection that is kept
+                received += got
+    assert received.startswith(b"HTTP/1.1 4")

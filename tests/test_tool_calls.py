@@ -303,3 +303,23 @@ def test_plain_text_tells_tools_in_the_system_message() -> None:
     ]
     assert form.prompt(messages[1:2], SCHEMAS)[0][0]["role"] == "system", "where there was none"
     assert form.prompt(messages, [])[0][0] == messages[0], "no tools, nothing to tell"
+
+
+@pytest.mark.parametrize(
+    "parameters",
+    [5, {"properties": 5}, {"properties": {"a": {"type": 5}}}, {"properties": {"a": {"type": [[1]]}}},
+     {"properties": {"a": {"anyOf": 5}}}, {"properties": {"a": {"anyOf": ["x"]}}}],
+)  # fmt: skip
+def test_an_odd_schema_does_not_keep_a_call_from_being_read(parameters: Any) -> None:
+    tools = [{"type": "function", "function": {"name": "f", "parameters": parameters}}]
+    _, (call,) = read_tagged("<tool_call>f<arg_key>a</arg_key><arg_value>1</arg_value></tool_call>", tools)
+    assert call.function == "f"
+
+
+@pytest.mark.parametrize("body", ['{"name": "\\ud83d", "arguments": {}}', '{"name": "f", "arguments": {"a": NaN}}',
+                                  '{"name": "f", "arguments": {"a": 1e999}}'])  # fmt: skip
+def test_a_call_that_no_json_can_hold_is_an_error(body: str) -> None:
+    _, (call,) = read_tagged(f"<tool_call>{body}</tool_call>", [])
+    assert call.error
+    call.error.encode()
+    call.function.encode()

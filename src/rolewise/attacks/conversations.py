@@ -20,6 +20,11 @@ class NoTextError(ValueError):
     """Nobody with the role has text to inject into."""
 
 
+def conversation_rng(seed: int, id: str, attack: str) -> Random:
+    """The source from which an attack on a conversation draws: the same wherever it is made, whatever is beside it."""
+    return Random(f"rolewise-attack:{seed}:{id}:{attack}")
+
+
 def attack_conversation(
     messages: Sequence[Mapping[str, Any]],
     attack: str,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from random import Random
 from typing import Annotated, Any, Literal, cast
 
 import tyro
@@ -19,7 +18,7 @@ from rolewise.attacks import (
     payload_named,
     template_delimiters,
 )
-from rolewise.attacks.conversations import NoTextError, attack_conversation
+from rolewise.attacks.conversations import NoTextError, attack_conversation, conversation_rng
 from rolewise.commands.arguments import parse
 from rolewise.commands.inputs import BadRow, Conversation, read_conversations
 from rolewise.commands.models import load_tokenizer_only, say
@@ -178,7 +177,7 @@ def _attacked(
     messages, sample = attack_conversation(
         row.messages,
         config.attack,
-        Random(f"rolewise-attack:{config.seed}:{name}:{config.attack}"),
+        conversation_rng(config.seed, name, config.attack),
         payload=payload,
         forged_answer=config.forged_answer,
         id=name,

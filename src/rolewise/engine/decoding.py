@@ -143,7 +143,9 @@ class Growing:
             ordered, places = chances.topk(min(_LIKELY, len(chances)))
             if float(ordered.sum()) < request.top_p:  # seldom: sorting a large vocabulary takes milliseconds
                 ordered, places = chances.sort(descending=True)
-            kept = places[ordered.cumsum(-1) - ordered < request.top_p]  # the first that reaches top_p stays
+            wanted = ordered.cumsum(-1) - ordered < request.top_p  # the first that reaches top_p stays
+            wanted[0] = True  # a top_p may be too small for these numbers
+            kept = places[wanted]
             chances = torch.zeros_like(chances).scatter_(0, kept, chances[kept])
         return int(torch.multinomial(chances, 1, generator=self._generator))
 

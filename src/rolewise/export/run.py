@@ -105,7 +105,8 @@ def export_model(
     for name, value, known in (("to", to, FORMS), ("dtype", dtype, ("auto", *weights.DTYPES)), ("head", head, HEADS)):
         if value not in known:
             raise ValueError(f"{name}={value!r} must be one of {', '.join(known)}")
-    target, path = Path(directory).expanduser(), resolve_source(source)
+    # Resolved: what is put in place by a rename would replace a link, not what it leads to.
+    target, path = Path(directory).expanduser().resolve(), resolve_source(source)
     check_target(target, path, overwrite=overwrite)
     _require_table(source, path)
     provenance = provenance_of(source, base_model=base_model, license=license)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import glob
 import os
 import shutil
 from collections.abc import Generator
@@ -93,7 +94,9 @@ def _put_in_place(staging: Path, target: Path) -> None:
 
 def _bring_back(target: Path) -> None:
     """Undo a replacement that was killed when the earlier export was aside, and the new one not yet in its place."""
-    for replaced in target.parent.glob(f".{target.name}.replaced-*"):
+    for replaced in target.parent.glob(f".{glob.escape(target.name)}.replaced-*"):
+        if not replaced.suffix.removeprefix(".replaced-").isdigit() or not (replaced / EXPORT_FILE).is_file():
+            continue  # not of ours
         if not target.exists():
             os.rename(replaced, target)
         else:

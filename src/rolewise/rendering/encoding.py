@@ -248,17 +248,18 @@ def _owners(profile: TemplateProfile, plan: Draft, rendered: Rendered) -> list[i
     It is its own, but for the name of a call that a template repeats in the header of the call's result.
     """
     owners = [plan.leaves[index].owner for index in rendered.indices]
-    end = profile.rules.call_end
+    end, header = profile.rules.call_end, profile.rules.headers.get("tool", "")
     for position in range(1, len(owners) - 1):
         here, following = owners[position], owners[position + 1]
         if (
             end
+            and header
             and here == owners[position - 1]
             and here >= 0
             and following == here + 1
             and plan.turns[here].role is Role.OUTPUT
             and plan.turns[following].kind == "tool"
-            and rendered.frames[position].partition(end)[2]
+            and rendered.frames[position].endswith(end + header)  # and not a further call in the same turn
         ):
             owners[position] = following
     return owners

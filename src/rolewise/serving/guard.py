@@ -59,7 +59,12 @@ class Guard:
 
         try:
             headers: Mapping[bytes, bytes] = dict(scope["headers"])
-            self._check(scope, headers)
+            try:
+                self._check(scope, headers)
+            except ApiError as error:
+                # Its body stays unread, and uvicorn has no timer for a client that goes on sending it for ever.
+                error.headers = {**error.headers, "Connection": "close"}
+                raise
             await self._app(scope, await self._with_body(body, headers, receive), counted)
         except GoneError:
             pass

@@ -229,8 +229,9 @@ class UpstreamBackend:
 
 def _checked(url: str) -> str:
     parts = urlsplit(url)
-    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or parts.username:
-        raise ValueError(f"upstream {url!r} must be the root of a vLLM server, such as http://127.0.0.1:8000")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "@" in url:
+        shown = url if "@" not in url else "with a user or password in it"
+        raise ValueError(f"upstream {shown!r} must be the root of a vLLM server, such as http://127.0.0.1:8000")
     return url.rstrip("/").removesuffix("/v1")
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
-from rolewise.messages import plain_json
+from rolewise.messages import checked_text, plain_json
 
 CALL_BEGIN, CALL_END = "<tool_call>", "</tool_call>"
 
@@ -94,6 +94,10 @@ def call_of(name: Any, arguments: Any) -> Call:
     """A call, checked so that it can be written into a later prompt."""
     if not isinstance(name, str) or not name.strip():
         return Call(UNKNOWN, error=f"not a tool call: its name is {name!r}")
+    try:
+        name = checked_text(name, "its name")
+    except ValueError as error:
+        return Call(UNKNOWN, error=f"not a tool call: {error}".encode("ascii", "backslashreplace").decode())
     if arguments is None:
         arguments = {}
     if isinstance(arguments, str):  # some models quote them once more
@@ -104,6 +108,7 @@ def call_of(name: Any, arguments: Any) -> Call:
     if not isinstance(arguments, dict):
         return Call(name, error=f"the arguments of {name} are no JSON object: {str(arguments)[:200]}")
     try:
+        json.dumps(arguments, allow_nan=False)
         return Call(name, plain_json(arguments, "arguments"))
     except (ValueError, TypeError, RecursionError) as error:
         return Call(name, error=f"the arguments of {name} cannot be used: {error}")
@@ -173,7 +178,13 @@ def _from_tags(body: str, schemas: Sequence[Mapping[str, Any]]) -> Call:
 def _properties(name: str, schemas: Sequence[Mapping[str, Any]]) -> Mapping[str, Any] | None:
     """The schemas of a tool's arguments; None when there is no such tool."""
     functions = [schema.get("function", schema) for schema in schemas]
-    return next((one.get("parameters", {}).get("properties", {}) for one in functions if one.get("name") == name), None)
+    found = next((one for one in functions if isinstance(one, Mapping) and one.get("name") == name), None)
+    return None if found is None else _mapping(_mapping(found.get("parameters")).get("properties"))
+
+
+def _mapping(value: Any) -> Mapping[str, Any]:
+    """A schema's part, where it is of the form that it must be: whoever offers a tool may write anything there."""
+    return cast("Mapping[str, Any]", value) if isinstance(value, Mapping) else {}
 
 
 def _typed(text: str, schema: Any) -> Any:
@@ -190,11 +201,15 @@ _PYTHON = {"True": "true", "False": "false", "None": "null"}
 
 
 def _types(schema: Mapping[str, Any]) -> set[str]:
-    own = schema.get("type") or []
-    found = {own} if isinstance(own, str) else set(own)
-    for choice in schema.get("anyOf") or ():
-        found |= _types(choice)
+    own, choices = schema.get("type"), schema.get("anyOf")
+    found = {one for one in ([own] if isinstance(own, str) else _list(own)) if isinstance(one, str)}
+    for choice in _list(choices):
+        found |= _types(_mapping(choice))
     return found or {"string"}
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
 
 
 def _mistral_calls(text: str) -> tuple[list[Call], str]:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from random import Random
 from typing import Any
 
 from rolewise.attacks import PAYLOADS, Delimiters, attack_info, attack_names, payload_named
-from rolewise.attacks.conversations import attack_conversation
+from rolewise.attacks.conversations import attack_conversation, conversation_rng
 from rolewise.attacks.registry import closed
 from rolewise.samples import Injection, Payload
 from rolewise.serving.playground.protocol import AttackRequest, NamedPayload
@@ -70,7 +69,7 @@ def attacked(request: AttackRequest, real: Delimiters) -> dict[str, Any]:
     messages, sample = attack_conversation(
         request.plain()[: request.target + 1],
         request.attack,
-        Random(f"rolewise-attack:{request.seed}:{ROW}:{request.attack}"),
+        conversation_rng(request.seed, ROW, request.attack),
         payload=payload,
         forged_answer=request.forged_answer,
         id=ROW,
