@@ -18,6 +18,7 @@ from rolewise.engine.decoding import Ending, Request, TokenLogprob
 from rolewise.serving.backend import Delta, OverloadedError, UnavailableError
 from rolewise.serving.packed import PackedIds
 
+_ANY_VOCABULARY = 1 << 31
 _BUSY = ("currently busy", "backlog limit")
 """How vLLM says that its queue is full, with the status of a server that is down."""
 
@@ -194,14 +195,18 @@ class VllmServer:
                 choice = _choice(json.loads(data), self.url)
                 if choice is None:
                     continue
-                tokens = [int(token) for token in choice["token_ids"] or ()]
+                tokens: list[int] = list(choice["token_ids"] or ())
+                if not all(type(token) is int and 0 <= token < _ANY_VOCABULARY for token in tokens):
+                    raise ValueError("no token ids")
                 finish: str | None = choice.get("finish_reason")
                 logprobs = None if request.logprobs is None else _logprobs(choice.get("logprobs"), request.logprobs)
-            except (ValueError, LookupError, TypeError, AttributeError) as error:
+            except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
                 raise UnavailableError(f"{self.url} answered something that is no answer of vLLM") from error
             if logprobs is not None and len(logprobs) != len(tokens):
                 raise UnavailableError(f"{self.url} gave {len(logprobs)} log-probabilities for {len(tokens)} tokens")
             written += len(tokens)
+            if written > request.max_new_tokens:
+                raise UnavailableError(f"{self.url} wrote more than the {request.max_new_tokens} tokens asked for")
             ending: Ending | None = None
             if finish == "stop":
                 ending = "stop"
