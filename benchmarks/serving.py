@@ -330,9 +330,13 @@ PARTS = {"batching": batching, "roles": roles, "first-token": first_token, "fron
 
 def write(findings: list[Finding]) -> None:
     """Keep these with what was found before, and make the table of all."""
+    keep([asdict(one) | {"date": time.strftime("%Y-%m-%d"), "machine": machine()} for one in findings])
+
+
+def keep(new: list[dict[str, Any]]) -> None:
+    """As `write`, for rows that know when and where they were measured."""
     file = RESULTS / "serving.json"
     kept = json.loads(file.read_text()) if file.exists() else []
-    new = [asdict(one) | {"date": time.strftime("%Y-%m-%d"), "machine": machine()} for one in findings]
     keys = {_key(one) for one in new}
     rows = [one for one in kept if _key(one) not in keys] + new
     file.write_text(json.dumps(rows, indent=2) + "\n")
@@ -379,10 +383,9 @@ def main() -> None:
     given = parser.parse_args()
     if given.vllm is not None:
         rows = json.loads(given.vllm.read_text())
-        found = [Finding(**{key: row[key] for key in Finding.__dataclass_fields__}) for row in rows]
-        print(table([asdict(one) | {"date": "", "machine": {}} for one in found]))
+        print(table(rows))
         if given.write:
-            write(found)
+            keep(rows)
         return
     for name in (given.model,) if given.model else ("tiny", "smollm2-135m"):
         for part in (given.only,) if given.only else PARTS:

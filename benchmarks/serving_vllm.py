@@ -14,6 +14,7 @@ import argparse
 import json
 import random
 import tempfile
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ import httpx
 from tests.vllm.servers import Server, running, save_tiny
 
 import rolewise as rw
+import vllm
 from benchmarks.measure import Ratio, compare, machine
 from rolewise.modeling import load_tokenizer
 from rolewise.roles import DEFAULT_SCHEME
@@ -115,7 +117,8 @@ def row(ratio: Ratio) -> dict[str, Any]:
         "work": ratio.work, "model": ratio.model, "what": "tokens/s, plugin / bare model", "ratio": ratio.ratio,
         "low": ratio.low, "high": ratio.high, "n": ratio.pairs, "ours": tokens / ratio.ours,
         "other": tokens / ratio.bare, "unit": "tokens/s", "target": f"at least {TARGET}",
-        "met": ratio.met if ratio.judged else None,
+        "met": ratio.met if ratio.judged else None, "date": time.strftime("%Y-%m-%d"),
+        "machine": machine() | {"vllm": vllm.__version__},
     }  # fmt: skip
 
 
@@ -126,7 +129,7 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="where to write the row, as JSON")
     given = parser.parse_args()
     found = row(measure(given.model, given.pairs))
-    print(json.dumps(found | {"machine": machine()}, indent=2))
+    print(json.dumps(found, indent=2))
     if given.output is not None:
         given.output.write_text(json.dumps([found], indent=2) + "\n")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from transformers import (
     AutoModelForCausalLM,
@@ -79,3 +81,24 @@ def random_batch(
         "input_ids": torch.randint(2, vocab, (batch, seq), generator=generator),
         "segment_ids": torch.randint(0, segments, (batch, seq), generator=generator),
     }
+
+
+def model_with_other_memory(kind: str, vocab: int) -> SegmentedCausalLM:
+    """A tiny Mamba ("mamba") or RecurrentGemma, whose past is more than keys and values."""
+    from transformers import AutoModelForCausalLM, MambaConfig, RecurrentGemmaConfig
+
+    torch.manual_seed(0)
+    if kind == "mamba":
+        config: Any = MambaConfig(
+            vocab_size=vocab, hidden_size=32, num_hidden_layers=2, state_size=4, eos_token_id=None
+        )
+    else:
+        config = RecurrentGemmaConfig(
+            vocab_size=vocab, hidden_size=32, intermediate_size=64, num_hidden_layers=3, lru_width=32,
+            num_attention_heads=4, eos_token_id=None, bos_token_id=None, pad_token_id=None,
+        )  # fmt: skip
+    plain = AutoModelForCausalLM.from_config(config).eval()
+    with torch.no_grad():
+        for parameter in plain.parameters():
+            parameter.mul_(3)  # random weights as they come give one token for ever, whatever came before
+    return rw.attach(plain, init_ratio=1.0)

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 import torch
 
-import rolewise as rw
 from rolewise.engine import batches as engine_module
 from rolewise.engine.batches import Engine
 from rolewise.engine.decoding import Request
@@ -17,7 +16,7 @@ from rolewise.engine.prefixes import clusters, passes
 from rolewise.evaluation.judging import settled
 from rolewise.modeling import SegmentedCausalLM
 from rolewise.roles import Role
-from tests.models import FAMILIES, tiny_model
+from tests.models import FAMILIES, model_with_other_memory, tiny_model
 from tests.training_model import tiny_tokenizer
 
 NEW = 10
@@ -220,23 +219,7 @@ def test_scores_of_given_answers_do_not_depend_on_the_batch(tokenizer: Any) -> N
 
 @pytest.mark.parametrize("kind", ["mamba", "recurrent_gemma"])
 def test_a_model_with_another_kind_of_memory_runs_row_by_row(kind: str, tokenizer: Any) -> None:
-    from transformers import AutoModelForCausalLM, MambaConfig, RecurrentGemmaConfig
-
-    torch.manual_seed(0)
-    if kind == "mamba":
-        config: Any = MambaConfig(
-            vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, state_size=4, eos_token_id=None
-        )
-    else:
-        config = RecurrentGemmaConfig(
-            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=3, lru_width=32,
-            num_attention_heads=4, eos_token_id=None, bos_token_id=None, pad_token_id=None,
-        )  # fmt: skip
-    plain = AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():
-        for parameter in plain.parameters():
-            parameter.mul_(3)  # random weights as they come give one token for ever, whatever came before
-    model = rw.attach(plain, init_ratio=1.0)
+    model = model_with_other_memory(kind, len(tokenizer))
     rows = rows_that_share(samples=1)
     engine = Engine(model, tokenizer, batch_size=8, workers=3)
     assert engine.batch_size == 1

@@ -17,7 +17,7 @@ from rolewise.engine.continuous import ContinuousEngine
 from rolewise.engine.decoding import PromptTooLongError, Request
 from rolewise.engine.rows import Row
 from rolewise.modeling import SegmentedCausalLM
-from tests.models import FAMILIES, tiny_model
+from tests.models import FAMILIES, model_with_other_memory, tiny_model
 from tests.training_model import tiny_tokenizer
 
 NEW = 12
@@ -447,23 +447,7 @@ def test_scale_0_is_the_bare_model_bit_for_bit(tokenizer: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["mamba", "recurrent_gemma"])
 def test_a_model_with_another_kind_of_memory_runs_row_by_row(kind: str, tokenizer: Any) -> None:
-    from transformers import AutoModelForCausalLM, MambaConfig, RecurrentGemmaConfig
-
-    torch.manual_seed(0)
-    if kind == "mamba":
-        config: Any = MambaConfig(
-            vocab_size=len(tokenizer), hidden_size=32, num_hidden_layers=2, state_size=4, eos_token_id=None
-        )
-    else:
-        config = RecurrentGemmaConfig(
-            vocab_size=len(tokenizer), hidden_size=32, intermediate_size=64, num_hidden_layers=3, lru_width=32,
-            num_attention_heads=4, eos_token_id=None, bos_token_id=None, pad_token_id=None,
-        )  # fmt: skip
-    plain = AutoModelForCausalLM.from_config(config).eval()
-    with torch.no_grad():
-        for parameter in plain.parameters():
-            parameter.mul_(3)  # random weights as they come give one token for ever, whatever came before
-    model = rw.attach(plain, init_ratio=1.0)
+    model = model_with_other_memory(kind, len(tokenizer))
     rng = random.Random(13)
     prompts = [prompt_of(rng, length) for length in (40, 3, 17, 17)]
     engine = ContinuousEngine(model, tokenizer, chunk_tokens=8)

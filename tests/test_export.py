@@ -316,12 +316,12 @@ def test_the_command_says_what_is_wrong(
 
 def test_a_directory_that_only_looks_like_a_leftover_is_left_alone(tmp_path: Path) -> None:
     save_model(tmp_path / "model")
-    for name in (".out.replaced-userdata", ".out.replaced-123"):
+    names = (".out.replaced-userdata", ".out.replaced-123", ".out.exporting-userdata")
+    for name in names:
         (tmp_path / name).mkdir()
         (tmp_path / name / "kept.txt").write_text("mine")
     export_model(tmp_path / "model", tmp_path / "out", to="hf")
-    assert (tmp_path / ".out.replaced-userdata" / "kept.txt").read_text() == "mine"
-    assert (tmp_path / ".out.replaced-123" / "kept.txt").read_text() == "mine"
+    assert [(tmp_path / name / "kept.txt").read_text() for name in names] == ["mine"] * len(names)
 
 
 def test_a_link_stays_one(tmp_path: Path) -> None:

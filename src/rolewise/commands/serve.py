@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import tyro
 
 from rolewise.commands.arguments import parse
+from rolewise.serving.settings import ServerSettings
 
 if TYPE_CHECKING:
     from rolewise.serving.backend import Backend
-    from rolewise.serving.settings import ServerSettings
 
 TEACH = """Serve models behind the API that OpenAI's clients speak: /v1/chat/completions.
 
@@ -49,7 +49,7 @@ class ServeConfig:
 
     models: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
     """"smollm2-135m", hub ids, directories or .gguf files; NAME=MODEL gives one a name."""
-    host: str = "127.0.0.1"
+    host: str = ServerSettings.host
     """The address to listen on; any but this machine's own lets others in, so set API keys."""
     port: Annotated[int, tyro.conf.arg(metavar="PORT")] = 8000
     """The port; 0 takes a free one, and prints it."""
@@ -79,33 +79,33 @@ class ServeConfig:
     waits."""
     cache_tokens: _Number = 16_384
     """Positions that it keeps of earlier prompts and answers, to begin the next ones with; 0 keeps none."""
-    tools_role: Literal["system", "data"] = "system"
+    tools_role: Literal["system", "data"] = ServerSettings.tools_role
     """The role of tool descriptions; data for tools of third parties."""
-    tool_format: Literal["auto", "plain"] = "auto"
+    tool_format: Literal["auto", "plain"] = ServerSettings.tool_format
     """How models are told of tools: as their chat template has it, or in plain text."""
-    max_requests: _Number = 256
+    max_requests: _Number = ServerSettings.max_requests
     """Answers under way or waiting, over all models; more are refused with 429."""
-    max_completion_tokens: _Number = 4096
+    max_completion_tokens: _Number = ServerSettings.max_completion_tokens
     """The most tokens of an answer, and what one gets that asks for no number."""
-    max_prompt_tokens: _Number = 131_072
+    max_prompt_tokens: _Number = ServerSettings.max_prompt_tokens
     """The most tokens of a prompt."""
-    max_choices: _Number = 8
+    max_choices: _Number = ServerSettings.max_choices
     """The largest n."""
-    max_messages: _Number = 1024
+    max_messages: _Number = ServerSettings.max_messages
     """The most messages of a conversation."""
-    max_body_bytes: _Number = 4 * 1024 * 1024
+    max_body_bytes: _Number = ServerSettings.max_body_bytes
     """The largest request."""
-    max_depth: _Number = 64
+    max_depth: _Number = ServerSettings.max_depth
     """How deep a request's JSON may be nested."""
-    max_connections: _Number = 1024
+    max_connections: _Number = ServerSettings.max_connections
     """Open connections."""
-    request_timeout: _Seconds = 600.0
+    request_timeout: _Seconds = ServerSettings.request_timeout
     """Seconds that an answer may take."""
-    read_timeout: _Seconds = 20.0
+    read_timeout: _Seconds = ServerSettings.read_timeout
     """Seconds in which a request must have come: its headers, and then its body."""
-    keep_alive: _Seconds = 15.0
+    keep_alive: _Seconds = ServerSettings.keep_alive
     """Seconds for which an idle connection stays open."""
-    shutdown_timeout: _Seconds = 30.0
+    shutdown_timeout: _Seconds = ServerSettings.shutdown_timeout
     """Seconds to finish what has begun, once the server is stopped."""
 
     def __post_init__(self) -> None:
@@ -130,7 +130,7 @@ def main(arguments: Sequence[str]) -> int:
         from rolewise.serving.app import create_app
         from rolewise.serving.server import Server, bound_socket, url_of
     except ImportError as error:
-        raise ImportError(f"the server needs {error.name}: pip install 'rolewise[serve]'") from error
+        raise ImportError(f"the server needs {error.name}: in your clone, pip install -e '.[serve]'") from error
     logging.basicConfig(format="rolewise: %(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
 
@@ -201,8 +201,6 @@ def settings_of(config: ServeConfig) -> ServerSettings:
         ValueError: when a limit or a key cannot be used, or the file of keys has none.
     """
     from dataclasses import fields
-
-    from rolewise.serving.settings import ServerSettings
 
     same = {field.name for field in fields(ServerSettings)} & {field.name for field in fields(ServeConfig)}
     chosen: dict[str, Any] = {name: getattr(config, name) for name in same}

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from rolewise.engine.decoding import Growing, Request
+from rolewise.engine.prefixes import common_length
 from rolewise.engine.prompts import Reading, portions, read
 from rolewise.engine.reader import Reader
 from rolewise.engine.rows import Row, Written, write
@@ -227,9 +228,4 @@ def _same(one: Row, other: Row) -> bool:
 
 
 def _shared(one: Row, other: Row) -> int:
-    blocks = 0
-    for first, second in zip(one.keys, other.keys, strict=False):
-        if first != second:
-            break
-        blocks += 1
-    return blocks * BLOCK
+    return common_length(one.keys, other.keys) * BLOCK

@@ -12,7 +12,7 @@ from typing import Any, cast
 import yaml
 
 from rolewise.export.staging import EXPORT_FILE
-from rolewise.modeling.loading import PACKAGED, _adapter_base, resolve_source
+from rolewise.modeling.loading import PACKAGED, adapter_base, resolve_source
 from rolewise.training.run import RUN_FILE
 
 _PACKAGED_BASE = ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0")
@@ -106,7 +106,7 @@ def _next(path: Path, run: TrainingRun | None) -> str | None:
     if run is not None and isinstance(config, dict):
         return _text(cast("dict[str, Any]", config).get("model"))
     if (path / "adapter_config.json").exists():
-        return _adapter_base(path)
+        return adapter_base(path)
     return None
 
 

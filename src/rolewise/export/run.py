@@ -22,7 +22,7 @@ from rolewise.export.provenance import Provenance, provenance_of
 from rolewise.export.scores import ScoreTable
 from rolewise.export.staging import EXPORT_FILE, check_target, require_space, staged
 from rolewise.modeling import SegmentedCausalLM, load, load_model
-from rolewise.modeling.loading import _adapter_base, has_table, resolve_source
+from rolewise.modeling.loading import adapter_base, has_table, resolve_source
 
 Form = Literal["hf", "folded"]
 FORMS: tuple[Form, ...] = ("hf", "folded")
@@ -187,7 +187,7 @@ def _reference(model: SegmentedCausalLM, path: Path, probes: Sequence[Probe]) ->
         return read(SegmentedAsked(model), probes)
     from peft import PeftModel
 
-    apart: Any = PeftModel.from_pretrained(load_model(_adapter_base(path), dtype=torch.float32), path)  # pyright: ignore[reportArgumentType]
+    apart: Any = PeftModel.from_pretrained(load_model(adapter_base(path), dtype=torch.float32), path)  # pyright: ignore[reportArgumentType]
     apart.get_base_model().segment_scale = model.segment_scale
     return read(SegmentedAsked(apart.eval()), probes)
 

@@ -94,8 +94,8 @@ def _put_in_place(staging: Path, target: Path) -> None:
 
 def _bring_back(target: Path) -> None:
     """Undo a replacement that was killed when the earlier export was aside, and the new one not yet in its place."""
-    for replaced in target.parent.glob(f".{glob.escape(target.name)}.replaced-*"):
-        if not replaced.suffix.removeprefix(".replaced-").isdigit() or not (replaced / EXPORT_FILE).is_file():
+    for replaced in _leftovers(target, "replaced"):
+        if not (replaced / EXPORT_FILE).is_file():
             continue  # not of ours
         if not target.exists():
             os.rename(replaced, target)
@@ -105,11 +105,17 @@ def _bring_back(target: Path) -> None:
 
 def _remove_abandoned(target: Path) -> None:
     """Delete half-written directories whose process is gone."""
-    for left in target.parent.glob(f".{target.name}.exporting-*"):
+    for left in _leftovers(target, "exporting"):
         lock = _lock(left)
         if lock is not None:
             shutil.rmtree(left, ignore_errors=True)
             os.close(lock)
+
+
+def _leftovers(target: Path, what: str) -> list[Path]:
+    """Directories beside `target` with a name that an export gives: its own, what it is, and a process."""
+    found = target.parent.glob(f".{glob.escape(target.name)}.{what}-*")
+    return [one for one in found if one.name.rpartition("-")[2].isdigit() and one.is_dir()]
 
 
 def _lock(directory: Path) -> int | None:

@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedConfig
 
 from rolewise.modeling import SegmentedCausalLM
-from rolewise.modeling.loading import _adapter_base, resolve_source
+from rolewise.modeling.loading import adapter_base, resolve_source
 
 Dtype = Literal["auto", "bf16", "fp16", "fp32"]
 DTYPES = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
@@ -22,7 +22,7 @@ def stored_dtype(source: str | os.PathLike[str]) -> torch.dtype:
     if path.suffix == ".gguf":
         return torch.float32
     if (path / "adapter_config.json").exists():
-        return stored_dtype(_adapter_base(path))
+        return stored_dtype(adapter_base(path))
     config, _ = PreTrainedConfig.get_config_dict(str(path))
     named = config.get("dtype") or config.get("torch_dtype")
     dtype = getattr(torch, str(named), None)

@@ -120,7 +120,7 @@ def has_table(name: str | os.PathLike[str]) -> bool:
         with safe_open(source / "adapter_model.safetensors", framework="pt") as weights:
             if any(TABLE_KEY.partition(".")[0] in key for key in weights.keys()):  # noqa: SIM118 (no mapping)
                 return True
-        return has_table(_adapter_base(source))
+        return has_table(adapter_base(source))
     _model_type(str(source))  # says in words what is wrong with a name or a file
     config, _ = PreTrainedConfig.get_config_dict(str(source))
     return "segment_scheme" in config
@@ -134,7 +134,7 @@ def load_tokenizer(name: str | os.PathLike[str]) -> PreTrainedTokenizerBase:
     _require_objects(source, _TOKENIZER_FILES)
     if (source / "adapter_config.json").exists():
         if not (source / "tokenizer_config.json").exists():
-            return load_tokenizer(_adapter_base(source))
+            return load_tokenizer(adapter_base(source))
     else:
         model_type = _model_type(str(source))
         if model_type.startswith(MODEL_TYPE_PREFIX):
@@ -218,12 +218,12 @@ def _read_adapter(path: Path, *, dtype: torch.dtype | str, **options: Any) -> Pr
     try:
         from peft import PeftModel
     except ImportError as error:
-        raise ImportError(f"{str(path)!r} is a PEFT adapter; pip install 'rolewise[peft]' to load it") from error
-    model = load_model(_adapter_base(path), dtype=dtype, **options)
+        raise ImportError(f"{str(path)!r} is a PEFT adapter: in your clone, pip install -e '.[peft]'") from error
+    model = load_model(adapter_base(path), dtype=dtype, **options)
     return PeftModel.from_pretrained(model, path).merge_and_unload()  # pyright: ignore[reportCallIssue, reportReturnType]
 
 
-def _adapter_base(path: Path) -> str:
+def adapter_base(path: Path) -> str:
     """The model that an adapter is for."""
     file = path / "adapter_config.json"
     base = _read_object(file).get("base_model_name_or_path")
@@ -270,7 +270,7 @@ def _read_object(path: Path) -> dict[str, Any]:
 
 def _read_gguf(path: Path, dtype: torch.dtype | str = torch.float32) -> PreTrainedModel:
     if importlib.util.find_spec("gguf") is None:
-        raise ImportError(f"reading {path.name} needs the package gguf; pip install 'rolewise[quickstart]'")
+        raise ImportError(f"reading {path.name} needs gguf; in your clone, pip install -e '.[quickstart]'")
     dtype = torch.float32 if dtype == "auto" else dtype
     read: Any = AutoModelForCausalLM.from_pretrained(path.parent, gguf_file=path.name, dtype=dtype)
     # transformers refuses to save what it read from a GGUF file, so the weights move into a model that never was one.

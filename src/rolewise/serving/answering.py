@@ -60,6 +60,20 @@ class Sampling:
     presence_penalty: float = 0.0
 
 
+def model_of(models: Mapping[str, Answering], name: str) -> Answering:
+    """The model of that name.
+
+    Raises:
+        ApiError: 404, when there is none; it names those that there are.
+    """
+    if (found := models.get(name)) is None:
+        known = ", ".join(models)
+        raise ApiError(
+            404, f"there is no model {name[:200]!r} here; there is {known}", param="model", code="model_not_found"
+        )
+    return found
+
+
 class Answering:
     """Answers of one model.
 
@@ -133,7 +147,7 @@ class Answering:
         if tokens > self.settings.max_prompt_tokens:
             problem = f"this server takes {self.settings.max_prompt_tokens}"
         elif positions is not None and tokens >= positions:  # an answer needs one at least
-            problem = f"the model has {positions} positions, for prompt and answer"
+            problem = f"there is room for {positions} here, the answer included"
         if problem:
             said = f"the conversation has {tokens} tokens, and {problem}; shorten it"
             raise ApiError(400, said, param="messages", code="context_length_exceeded")

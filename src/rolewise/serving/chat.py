@@ -16,9 +16,9 @@ from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
-from rolewise.serving.answering import Answering, Prompt
+from rolewise.serving.answering import Answering, Prompt, model_of
 from rolewise.serving.backend import UnavailableError
-from rolewise.serving.errors import ApiError, api_error
+from rolewise.serving.errors import api_error
 from rolewise.serving.guard import GoneError
 from rolewise.serving.metrics import Metrics
 from rolewise.serving.parsing import ChatJob, parse_chat
@@ -68,7 +68,7 @@ class ChatCompletions:
 
     async def _serve(self, body: bytes, began: float, send: Send) -> None:
         job = await self._parsed(body)
-        answering = self.model(job.model)
+        answering = model_of(self._models, job.model)
         with answering.admitted(job.choices):
             prompt = await answering.render(job.messages, tools=job.tools, enable_thinking=job.enable_thinking)
             self._metrics.front.labels(answering.name).observe(perf_counter() - began)
@@ -84,19 +84,6 @@ class ChatCompletions:
         if len(body) < _LARGE:
             return parse_chat(body, self._settings)
         return await asyncio.get_running_loop().run_in_executor(self._threads, parse_chat, body, self._settings)
-
-    def model(self, name: str) -> Answering:
-        """The model of that name.
-
-        Raises:
-            ApiError: 404, when there is none; it names those that there are.
-        """
-        if (found := self._models.get(name)) is None:
-            known = ", ".join(self._models)
-            raise ApiError(
-                404, f"there is no model {name[:200]!r} here; there is {known}", param="model", code="model_not_found"
-            )
-        return found
 
 
 class _Reply:

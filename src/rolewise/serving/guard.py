@@ -69,9 +69,10 @@ class Guard:
         except GoneError:
             pass
         except asyncio.CancelledError:
-            if status or not self._admission.stopping:
+            if not self._admission.stopping:
                 raise
-            await send_error(_stopping(), counted)
+            if not status:  # a stream has told already why it ends
+                await send_error(_stopping(), counted)
         except Exception as error:
             if status:
                 raise

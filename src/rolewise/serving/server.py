@@ -85,6 +85,8 @@ class Server(uvicorn.Server):
         super().handle_exit(sig, frame)
         # uvicorn would raise it again when all is done; the command ends by itself, with its own status.
         self._captured_signals.clear()
+        if self.force_exit:  # what is cut off now would be shown with its traceback
+            logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
         if sig == signal.SIGINT and not self.force_exit:
             logger.warning("stopping: what has begun is finished; Ctrl-C again ends it at once")
 

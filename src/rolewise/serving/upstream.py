@@ -220,8 +220,9 @@ class UpstreamBackend:
                     one.leave("it fails its health check")
             except UnavailableError as error:  # it serves something else now
                 one.leave(str(error))
-            except Exception:
+            except Exception as error:  # whatever it says, it cannot be trusted with roles until it was inspected
                 logger.exception("looking after upstream %s failed", one.server.url)
+                one.leave(f"looking after it failed ({type(error).__name__})")
 
     def _why_none(self) -> str:
         return "no engine can be used now: " + "; ".join(f"{one.server.url}: {one.problem}" for one in self._upstreams)

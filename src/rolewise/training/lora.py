@@ -22,9 +22,7 @@ def require_peft() -> None:
     try:
         importlib.import_module("peft")
     except ImportError as error:
-        raise ImportError(
-            "method: lora needs peft; pip install 'rolewise[peft]' (in a clone: pip install -e '.[peft]')"
-        ) from error
+        raise ImportError("method: lora needs peft; in your clone, pip install -e '.[peft]'") from error
 
 
 def add_lora(model: SegmentedCausalLM, settings: LoraConfig, *, base: str) -> PeftModel:

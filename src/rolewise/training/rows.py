@@ -174,7 +174,8 @@ def rows_from_hub(name: str, split: str) -> Iterator[tuple[str, Any]]:
         import datasets.config
     except ImportError as error:
         raise ImportError(
-            f"{name!r} is no file here; reading it from the hub needs datasets: pip install 'rolewise[train]'"
+            f"{name!r} is no file here; reading it from the hub needs datasets: in your clone of Rolewise, "
+            "pip install -e '.[train]'"
         ) from error
     cached = Path(datasets.config.HF_DATASETS_CACHE) / name.replace("/", "___")
     if not cached.exists() and (why := unreachable()):  # the hub's client would try for half a minute

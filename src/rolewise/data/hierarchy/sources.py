@@ -127,7 +127,7 @@ def _parquet(path: str) -> Iterator[tuple[str, Any]]:
     try:
         from pyarrow import parquet
     except ImportError as error:
-        raise ImportError(f"{path!r} is Parquet, which pyarrow reads: pip install 'rolewise[train]'") from error
+        raise ImportError(f"{path!r} is Parquet, read by pyarrow: in your clone, pip install -e '.[train]'") from error
     number = 0
     try:
         for batch in parquet.ParquetFile(Path(path).expanduser()).iter_batches(1024):

@@ -21,7 +21,7 @@ from rolewise.display import token_texts
 from rolewise.evaluation.judging import witness_in
 from rolewise.rendering import control_token_ids
 from rolewise.roles import Role, RoleScheme
-from rolewise.serving.answering import Answering, Prompt, Sampling
+from rolewise.serving.answering import Answering, Prompt, Sampling, model_of
 from rolewise.serving.errors import ApiError, api_error
 from rolewise.serving.parsing import LEAST_TEMPERATURE
 from rolewise.serving.playground.attacking import attacked, attacks, payloads
@@ -101,7 +101,7 @@ class _Routes:
 
     async def answer(self, request: Request) -> Response:
         asked = await _asked(request, AnswerRequest)
-        answering = self._of(asked.model)
+        answering = model_of(self._models, asked.model)
         most = self._settings.max_completion_tokens
         if asked.max_tokens > most:
             raise ApiError(400, f"max_tokens={asked.max_tokens} is above this server's {most}", param="max_tokens")
@@ -109,14 +109,14 @@ class _Routes:
 
     async def tokens(self, request: Request) -> Response:
         asked = await _asked(request, TokensRequest)
-        answering = self._of(asked.model)
+        answering = model_of(self._models, asked.model)
         with answering.admitted():
             prompt = await answering.render(asked.plain())
             return _json(await asyncio.to_thread(_shown, answering.backend.tokenizer, answering.scheme, prompt))
 
     async def attack(self, request: Request) -> Response:
         asked = await _asked(request, AttackRequest)
-        answering = self._of(asked.model)
+        answering = model_of(self._models, asked.model)
 
         def made() -> dict[str, Any]:
             if asked.model not in self._delimiters:
@@ -131,14 +131,6 @@ class _Routes:
     async def judge(self, request: Request) -> Response:
         asked = await _asked(request, JudgeRequest)
         return _json({"followed": await asyncio.to_thread(witness_in, asked.output, asked.witness)})
-
-    def _of(self, model: str) -> Answering:
-        if (found := self._models.get(model)) is None:
-            known = ", ".join(self._models)
-            raise ApiError(
-                404, f"there is no model {model[:200]!r} here; there is {known}", param="model", code="model_not_found"
-            )
-        return found
 
 
 async def _asked(request: Request, kind: type[Asked]) -> Asked:
