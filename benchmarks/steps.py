@@ -13,6 +13,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from benchmarks.workers import end_with_parent
 from rolewise.commands.eval import UNASKED
 from rolewise.evaluation.logs import read_runs
 from rolewise.evaluation.outcomes import Run
@@ -22,7 +23,7 @@ from rolewise.training import TrainConfig, TrainResult, train
 
 def trained_apart(config: TrainConfig, progress: str) -> TrainResult:
     """`train` in a process of its own, so that its memory is free again while the model is attacked."""
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=end_with_parent) as pool:
         return pool.submit(train, config, progress=progress).result()
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import random
 import subprocess
 import sys
@@ -218,11 +217,7 @@ def test_one_answer_fails_and_others_go_on(llama: SegmentedCausalLM, tokenizer: 
     run(work)
 
 
-def test_a_model_without_a_table_is_run_bare(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    # An evaluation in this process may have taken over what our loggers say.
-    monkeypatch.setattr(logging.getLogger("rolewise"), "propagate", True)
+def test_a_model_without_a_table_is_run_bare(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     directory = save_tiny_model(tmp_path)
     backend = LocalBackend.load(str(directory), max_running=2, dtype="float32")
     assert "no segment table, so it is run as the bare model" in caplog.text

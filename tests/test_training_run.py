@@ -224,7 +224,7 @@ def test_what_a_run_lacks_is_said_before_anything_is_loaded(tmp_path: Path, monk
     with pytest.raises(TypeError, match=r"takes a TrainConfig, not str; .*load_recipe"):
         train("recipe.yaml")  # pyright: ignore[reportArgumentType]
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(ImportError, match="lora needs peft; pip install"):
+    with pytest.raises(ImportError, match="lora needs peft; in your clone, pip install"):
         train(TrainConfig(model="absent", data="absent", output_dir=str(tmp_path / "out"), method="lora"))
     assert not (tmp_path / "out").exists()
 

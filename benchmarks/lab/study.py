@@ -18,6 +18,7 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+from benchmarks.workers import end_with_parent
 from rolewise.lab import ARMS, LabConfig, LabResult, ResultFile, configs_of
 from rolewise.lab.training import base_name
 
@@ -66,6 +67,7 @@ def start_worker() -> None:
     import torch
     from transformers.utils import logging
 
+    end_with_parent()
     logging.disable_progress_bar()
     torch.set_num_threads(1)  # two runs side by side are quicker than two threads in one
 
