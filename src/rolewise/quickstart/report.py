@@ -151,6 +151,7 @@ def show_report(output: Path, rows: Sequence[Row]) -> None:
     console.print(Text(f"models:  {output / 'models' / ARMS[1]}  and  {output / 'models' / ARMS[2]}"), soft_wrap=True)
     console.print(Text(f"report:  {output / REPORT}  (figures in {FIGURES}, answers in answers/)"), soft_wrap=True)
     console.print(Text(f"chat:    rolewise chat {output / 'models' / ARMS[2]}"), soft_wrap=True)
+    console.print(Text(f"serve:   rolewise serve {output / 'models' / ARMS[2]}"), soft_wrap=True)
 
 
 def write_report(
