@@ -124,10 +124,12 @@ def _read(path: Path, named: bool) -> Run | None:
         log = read_eval_log(str(path), exclude_fields=_UNREAD)
     except Exception as error:  # whatever a damaged file leads to
         if named:
-            raise ValueError(f"{path} is not a log that inspect_ai can read: {error}") from error
+            raise ValueError(
+                f"{path} is not a log that inspect_ai can read ({_reason(error)}); name what rolewise eval left in its "
+                "--log-dir"
+            ) from error
         if path.suffix == ".eval":
-            reason = " ".join(str(error).split())[:120] or type(error).__name__
-            warnings.warn(f"{path} cannot be read, and is left out: {reason}", stacklevel=3)
+            warnings.warn(f"{path} cannot be read, and is left out: {_reason(error)}", stacklevel=3)
         return None
     suite = log.eval.task.rpartition("/")[2]
     if suite not in SUITES or not (log.eval.metadata or {}).get("identity"):
@@ -135,6 +137,15 @@ def _read(path: Path, named: bool) -> Run | None:
             raise ValueError(f"{path} is of the task {log.eval.task!r}; the suites are {', '.join(SUITES)}")
         return None
     return run_of(log)
+
+
+def _reason(error: Exception) -> str:
+    from pydantic import ValidationError
+
+    if isinstance(error, ValidationError):
+        first = error.errors(include_url=False)[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'the whole'}: {first['msg'].lower()}"
+    return " ".join(str(error).split())[:120] or type(error).__name__
 
 
 def run_of(log: EvalLog) -> Run:
