@@ -108,7 +108,7 @@ def test_a_file_and_a_line_become_data_of_the_next_line(tmp_path: Path) -> None:
     [
         ("/data the cat", "no file 'the cat'; to enter text as data, type /data alone"),
         ("/data .", "is a directory"),
-        ("/dat x", "did you mean /data?"),
+        ("/dat x", "did you mean '/data'?"),
         ("/zzz", "/help lists them"),
         ("/scale much", "give a number"),
         ("/scale nan", "give a number"),

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import importlib
 import os
 import sys
 from collections.abc import Sequence
 
 import rolewise
+from rolewise.unknown import did_you_mean
 
 COMMANDS = {
     "quickstart": "fine-tune SmolLM2-135M with and without roles, attack both, compare (10 minutes, 2 cores)",
@@ -86,8 +86,7 @@ def _dispatch(given: list[str]) -> int:
         return 0
     name = given[0]
     if name not in COMMANDS:
-        near = difflib.get_close_matches(name, COMMANDS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"the commands are {', '.join(COMMANDS)}"
+        hint = did_you_mean(name, COMMANDS, cutoff=0.4) or f"the commands are {', '.join(COMMANDS)}"
         kind = "option" if name.startswith("-") else "command"
         raise ValueError(f"unknown {kind} {name!r}; {hint} (rolewise --help lists them)")
     os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from rolewise.evaluation.judging import begins_with, witness_in
+from rolewise.unknown import unknown_name
 
 CRITERIA: dict[str, Callable[[str, str], bool]] = {"in_response": witness_in, "begins_with": begins_with}
 """By name, whether an answer follows a payload with this witness: what an attack tries to reach."""
@@ -102,9 +102,7 @@ def criterion_named(name: str) -> Callable[[str, str], bool]:
         ValueError: when there is none; the nearest is named.
     """
     if name not in CRITERIA:
-        near = difflib.get_close_matches(name, CRITERIA, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"criterion={name!r} is none: {hint}there are {', '.join(CRITERIA)}")
+        raise unknown_name("criterion", name, CRITERIA)
     return CRITERIA[name]
 
 

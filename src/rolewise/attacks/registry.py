@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -11,6 +10,7 @@ from typing import Any, Literal, get_args
 
 from rolewise.attacks.vocabulary import CHATML, TEXT, Delimiters, Split
 from rolewise.samples import Injection, Position, Sample
+from rolewise.unknown import unknown_name
 
 AttackRole = Literal["data", "user"]
 Domain = Literal["in_domain", "ood", "secalign", "custom"]
@@ -123,9 +123,7 @@ def attack_info(name: str) -> AttackInfo:
         ValueError: when there is none, naming the nearest.
     """
     if name not in _ATTACKS:
-        near = difflib.get_close_matches(name, _ATTACKS, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown attack {name!r}: {hint}registered are {', '.join(_ATTACKS)}")
+        raise unknown_name("attack", name, _ATTACKS)
     return _ATTACKS[name]
 
 

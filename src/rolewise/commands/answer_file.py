@@ -13,6 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from rolewise.data.jsonl import write_jsonl
+from rolewise.locking import lock_file
 
 
 class AnswerFile:
@@ -45,7 +46,7 @@ class AnswerFile:
     def __enter__(self) -> Self:
         self._file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
-            _lock(self._file, self.path)
+            lock_file(self._file, self.path, writer="rolewise generate")
             kept = self._read(self._file.read())
             self._file.seek(0)
             self._file.truncate()
@@ -132,15 +133,3 @@ def _hash(value: Any) -> str:
 
 def _line(index: int, key: str, answer: str) -> bytes:
     return json.dumps({"row": index, "key": key, "answer": answer}).encode() + b"\n"
-
-
-def _lock(file: Any, path: Path) -> None:
-    """Two runs on one output would write each other's lines apart."""
-    try:
-        import fcntl
-    except ImportError:  # not a POSIX system
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise BlockingIOError(f"another rolewise generate is writing {path}; wait for it, or stop it") from error

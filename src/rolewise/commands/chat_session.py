@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Callable
 from pathlib import Path
@@ -15,6 +14,7 @@ from rolewise.display import safe_text
 from rolewise.engine.streaming import TextStream
 from rolewise.generation import left_padded, stop_token_ids
 from rolewise.rendering import Encoding, render
+from rolewise.unknown import did_you_mean
 
 if TYPE_CHECKING:
     from rolewise.commands.chat import ChatConfig
@@ -105,8 +105,7 @@ class ChatSession:
     def _command(self, line: str) -> None:
         name, _, rest = line.partition(" ")
         if name not in self._commands:
-            near = difflib.get_close_matches(name, self._commands, n=1, cutoff=0.5)
-            hint = f"did you mean {near[0]}?" if near else "/help lists them."
+            hint = did_you_mean(name, self._commands, cutoff=0.5) or "/help lists them."
             raise ValueError(f"no command {name}; {hint} To say a line that begins with a slash, begin it with //")
         self._commands[name](rest.strip())
 

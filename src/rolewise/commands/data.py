@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Sequence
+
+from rolewise.unknown import did_you_mean
 
 DATASETS = {
     "structured-query": "Clean and Adversarial Alpaca, with role-swapped twins, from corpora that you name",
@@ -22,8 +23,7 @@ def main(arguments: Sequence[str]) -> int:
         print(_help())
         return 0
     if name not in DATASETS:
-        near = difflib.get_close_matches(name, DATASETS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(DATASETS)}"
+        hint = did_you_mean(name, DATASETS, cutoff=0.4) or f"there are {', '.join(DATASETS)}"
         raise ValueError(f"unknown data set {name!r}; {hint} (rolewise data --help lists them)")
     module = importlib.import_module(f"rolewise.commands.data_{name.replace('-', '_')}")
     return int(module.main(arguments[1:]))

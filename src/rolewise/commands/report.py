@@ -5,7 +5,6 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +12,7 @@ import tyro
 
 from rolewise.commands.arguments import named_as_options, parse
 from rolewise.commands.models import say
+from rolewise.unknown import did_you_mean
 
 if TYPE_CHECKING:
     from rolewise.evaluation.outcomes import Run
@@ -107,7 +107,6 @@ def renamed(runs: Sequence[Run], pairs: Sequence[str]) -> list[Run]:
     labels = list(dict.fromkeys(run.label for run in runs))
     for old in new:
         if old not in labels:
-            near = get_close_matches(old, labels, n=1, cutoff=0.4)
-            hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(labels)}"
+            hint = did_you_mean(old, labels, cutoff=0.4) or f"they are {', '.join(labels)}"
             raise ValueError(f"--rename: no run is called {old!r}; {hint}")
     return [replace(run, label=new.get(run.label, run.label)) for run in runs]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,6 +18,7 @@ from rolewise.commands.eval_options import EvalConfig
 from rolewise.commands.models import say
 from rolewise.evaluation.safety import load_templates
 from rolewise.reproduce.plan import GCG_SAMPLES, TEMPLATE_FILES
+from rolewise.unknown import did_you_mean, unknown_name
 
 if TYPE_CHECKING:
     from rolewise.evaluation.outcomes import Run
@@ -100,8 +100,7 @@ class ReproduceConfig:
 def main(arguments: Sequence[str]) -> int:
     """Run the command."""
     if arguments and not arguments[0].startswith("-") and arguments[0] not in BENCHMARKS:
-        near = difflib.get_close_matches(arguments[0], BENCHMARKS, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"there is {', '.join(BENCHMARKS)}"
+        hint = did_you_mean(arguments[0], BENCHMARKS, cutoff=0.4) or f"there is {', '.join(BENCHMARKS)}"
         raise ValueError(f"unknown benchmark {arguments[0]!r}; {hint}")
     config = parse(ReproduceConfig, arguments, command="reproduce", teach=TEACH)
     from rolewise.reproduce import Inputs, parts
@@ -112,9 +111,7 @@ def main(arguments: Sequence[str]) -> int:
     )  # fmt: skip
     every = parts(inputs)
     if unknown := [name for name in config.only if name not in {part.key for part in every}]:
-        near = difflib.get_close_matches(unknown[0], [part.key for part in every], n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"--only {unknown[0]}: {hint}the parts are {', '.join(part.key for part in every)}")
+        raise unknown_name("part", unknown[0], [part.key for part in every])
     from rolewise.commands.eval_runs import check_others, look_up
     from rolewise.reporting.write import check_target
 

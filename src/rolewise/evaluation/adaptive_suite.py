@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -24,6 +23,7 @@ from rolewise.evaluation.suite_task import make_task
 from rolewise.evaluation.suites import DIRECT_SYSTEM, chosen_delimiters
 from rolewise.evaluation.testsets import chosen_attacks, find_data, load_test_samples
 from rolewise.samples import Sample
+from rolewise.unknown import unknown_name
 
 BUDGETS = {"gcg": 50, "pair": 20, "best_of_n": 50}
 """The methods, and what each may spend where no budget is given: steps of GCG, attempts of the others."""
@@ -139,9 +139,7 @@ def chosen_methods(method: str | Sequence[str]) -> list[str]:
     given = [part.strip() for part in method.split(",")] if isinstance(method, str) else list(method)
     for name in given:
         if name not in BUDGETS:
-            near = difflib.get_close_matches(name, BUDGETS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"unknown method {name!r}: {hint}there are {', '.join(BUDGETS)}")
+            raise unknown_name("method", name, BUDGETS)
     return list(dict.fromkeys(given))
 
 

@@ -25,7 +25,6 @@ message are more alike than others, which intervals do not take into account.
 
 from __future__ import annotations
 
-import difflib
 import json
 import re
 import warnings
@@ -39,6 +38,7 @@ from rolewise.data.conflicts.checks import Check, contains, has, holds, validate
 from rolewise.data.strict_json import Flaw, json_rows
 from rolewise.evaluation.outcomes import CEILING
 from rolewise.messages import parse_messages
+from rolewise.unknown import did_you_mean
 
 Kind = Literal["banlist", "check", "guardrails"]
 """What judges a row: a search for banned words, a check, or a grader. Conditions and domains have these names."""
@@ -188,9 +188,9 @@ def load_guardrails(path: Path) -> list[Guarded]:
 def _row(fields: Mapping[str, Any], id: str) -> Guarded:
     for name in fields:
         if name not in _FIELDS:
-            near = difflib.get_close_matches(name, _FIELDS, n=1)
-            hint = f"did you mean {near[0]!r}? Else leave it out" if near else "leave it out"
-            raise ValueError(f"there is no field {name!r} (there are {', '.join(_FIELDS)}): {hint}")
+            hint = did_you_mean(name, _FIELDS)
+            remedy = f"{hint} Else leave it out" if hint else "leave it out"
+            raise ValueError(f"there is no field {name!r} (there are {', '.join(_FIELDS)}): {remedy}")
     system, turns = _conversation(fields.get("messages"))
     guardrails, banned = _sentences(fields, "guardrails"), _sentences(fields, "banlist")
     check = None if fields.get("check") is None else validate(fields["check"])

@@ -11,13 +11,13 @@ themselves only.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from rolewise.data.strict_json import Flaw, json_rows
+from rolewise.unknown import did_you_mean
 
 CATEGORIES = ("writing", "roleplay", "reasoning", "math", "coding", "extraction", "stem", "humanities")
 REFERENCE_CATEGORIES = ("reasoning", "math", "coding")
@@ -96,9 +96,10 @@ def _question(row: dict[str, Any], place: str) -> Question:
         raise ValueError(f"{place}: question_id={number!r} must be a whole number")
     category = row.get("category")
     if category not in CATEGORIES:
-        near = difflib.get_close_matches(str(category), CATEGORIES, n=1)
-        hint = f" (did you mean {near[0]!r}?)" if near else ""
-        raise ValueError(f"{place}: category={category!r}{hint} must be one of {', '.join(CATEGORIES)}")
+        hint = did_you_mean(str(category), CATEGORIES)
+        raise ValueError(
+            f"{place}: category={category!r}{f' ({hint})' if hint else ''} must be one of {', '.join(CATEGORIES)}"
+        )
     turns = _two_texts(row.get("turns"), place, "turns")
     if not all(turn.strip() for turn in turns):
         raise ValueError(f"{place} has an empty turn")

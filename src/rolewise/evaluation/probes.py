@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rolewise.roles import Role, RoleScheme
+from rolewise.unknown import unknown_name
 
 PROBES = {
     "system-as-user": "tokens of the system take the user's row",
@@ -49,9 +49,7 @@ def make_probe(name: str | None, scheme: RoleScheme) -> Probe:
     if name is None:
         return Probe(rows=tuple(rows))
     if name not in PROBES:
-        near = difflib.get_close_matches(name, PROBES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown probe {name!r}: {hint}the probes are {', '.join(PROBES)}")
+        raise unknown_name("probe", name, PROBES)
     for role in _MOVED[name]:
         rows[scheme.row(role)] = scheme.row(Role.USER)
     if name == "scale-0":

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+
+from rolewise.unknown import unknown_name
 
 _PAYLOAD = {
     "in_response": "its witness stands in the answer",
@@ -203,9 +204,7 @@ def suite_info(suite: str) -> SuiteInfo:
         ValueError: when there is none of that name; the nearest is named.
     """
     if suite not in SUITES:
-        near = difflib.get_close_matches(suite, SUITES, n=1)
-        hint = f"did you mean {near[0]!r}? " if near else ""
-        raise ValueError(f"unknown suite {suite!r}: {hint}there are {', '.join(SUITES)}")
+        raise unknown_name("suite", suite, SUITES)
     return SUITES[suite]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import replace
 from typing import Any
 
@@ -17,6 +16,7 @@ from rolewise.evaluation.scorers import begins_with, in_response, reference_logp
 from rolewise.evaluation.sep import sep_conditions
 from rolewise.evaluation.suite_task import make_task
 from rolewise.evaluation.testsets import chosen_attacks, find_data, load_sep_rows, load_test_samples
+from rolewise.unknown import unknown_name
 
 
 @task
@@ -227,9 +227,7 @@ def chosen_delimiters(name: str | None) -> Delimiters:
     """What completion attacks forge: a named set, or that of the model under test."""
     if name is not None:
         if name not in NAMED_DELIMITERS:
-            near = difflib.get_close_matches(name, NAMED_DELIMITERS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"unknown delimiters {name!r}: {hint}there are {', '.join(NAMED_DELIMITERS)}")
+            raise unknown_name("delimiters", name, NAMED_DELIMITERS)
         return NAMED_DELIMITERS[name]
     api = get_model().api
     return template_delimiters(api.tokenizer) if isinstance(api, RolewiseAPI) else CHATML

@@ -14,6 +14,7 @@ from typing import Any
 from rolewise.attacks import IN_DOMAIN_ATTACKS, MAIN_ATTACKS, OOD_ATTACKS, SECALIGN_ATTACKS, attack_info
 from rolewise.evaluation.suite_info import suite_info
 from rolewise.samples import Payload, Sample
+from rolewise.unknown import unknown_name
 
 ATTACK_SETS: dict[str, tuple[str, ...]] = {
     "main": tuple(MAIN_ATTACKS),
@@ -93,9 +94,7 @@ def chosen_benchmarks(benchmarks: str | Sequence[str]) -> list[str]:
     names = list(dict.fromkeys(part.strip().replace("-", "_") for part in given))
     for name in names:
         if name not in BENCHMARKS:
-            near = difflib.get_close_matches(name, BENCHMARKS, n=1)
-            hint = f"did you mean {near[0]!r}? " if near else ""
-            raise ValueError(f"benchmarks={name!r} is unknown: {hint}there are {', '.join(BENCHMARKS)}")
+            raise unknown_name("benchmark", name, BENCHMARKS)
     return names
 
 

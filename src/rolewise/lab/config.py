@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal, get_args
 
 from rolewise.lab.tasks import PAYLOAD_KINDS
+from rolewise.unknown import did_you_mean
 
 Arm = Literal["text", "text+ISE", "delimiter", "delimiter+ISE"]
 ARMS: tuple[Arm, ...] = get_args(Arm)
@@ -130,10 +130,8 @@ class LabConfig:
         """
         known = {field.name for field in fields(cls)}
         for key in stored.keys() - known:
-            near = difflib.get_close_matches(key, known, n=1)
-            raise ValueError(
-                f"unknown setting {key!r}; " + (f"did you mean {near[0]!r}?" if near else f"there are {sorted(known)}")
-            )
+            hint = did_you_mean(key, known) or f"there are {', '.join(sorted(known))}"
+            raise ValueError(f"unknown setting {key!r}; {hint}")
         read: dict[str, Any] = {
             key: tuple(value) if isinstance(value, list) else value for key, value in stored.items()
         }
@@ -142,8 +140,7 @@ class LabConfig:
 
 def _one_of(name: str, value: str, allowed: Sequence[str]) -> None:
     if value not in allowed:
-        near = difflib.get_close_matches(str(value), allowed, n=1, cutoff=0.3)
-        hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(allowed)}"
+        hint = did_you_mean(str(value), allowed, cutoff=0.3) or f"there are {', '.join(allowed)}"
         raise ValueError(f"{name}={value!r} is unknown; {hint}")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib.util
 import json
 import logging
@@ -23,6 +22,7 @@ from rolewise.modeling.families import MODEL_TYPE_PREFIX, register
 from rolewise.modeling.mixin import TABLE_KEY, SegmentedCausalLM
 from rolewise.modeling.vocabulary import apply_template
 from rolewise.roles import RoleScheme
+from rolewise.unknown import did_you_mean
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -168,7 +168,7 @@ def resolve_source(name: str | os.PathLike[str]) -> Path:
         raise ValueError(
             f"{text!r} is a file; a model is a directory with config.json and safetensors, or a .gguf file"
         )
-    if not path.exists() and difflib.get_close_matches(text.lower(), [PACKAGED], cutoff=0.8):
+    if not path.exists() and did_you_mean(text.lower(), [PACKAGED], cutoff=0.8):
         raise FileNotFoundError(f"no model {text!r}; did you mean {PACKAGED!r}?")
     return path
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -13,6 +12,7 @@ from rolewise.evaluation.summary import Difference, compare
 from rolewise.reporting.arms import Arm
 from rolewise.reporting.gaps import incomparable
 from rolewise.reporting.wording import shown
+from rolewise.unknown import did_you_mean
 
 MOST_FOR_ALL_PAIRS = 4
 """With more runs than this, each is compared with one baseline only: ten runs would make 45 pairs."""
@@ -36,8 +36,7 @@ def require_label(baseline: str | None, labels: Sequence[str]) -> None:
         ValueError: when there is none; the nearest is named.
     """
     if baseline is not None and baseline not in labels and shown(baseline) not in map(shown, labels):
-        near = difflib.get_close_matches(baseline, labels, n=1, cutoff=0.4)
-        hint = f"did you mean {near[0]!r}?" if near else f"they are {', '.join(dict.fromkeys(labels))}"
+        hint = did_you_mean(baseline, labels, cutoff=0.4) or f"they are {', '.join(dict.fromkeys(labels))}"
         raise ValueError(f"baseline={baseline!r}: no run is called so; {hint}")
 
 

@@ -17,7 +17,7 @@ from typing import Any, Self
 import rolewise
 from rolewise.data.hierarchy.records import Outcome, Record, Reject
 from rolewise.data.jsonl import write_jsonl
-from rolewise.data.teacher.cache import lock_file
+from rolewise.locking import lock_file
 
 SHARD_ROWS = 10_000
 
@@ -67,7 +67,7 @@ class Store:
         self.directory.mkdir(parents=True, exist_ok=True)
         self._lock = (self.directory / "lock").open("w")
         try:
-            lock_file(self._lock, self.directory)
+            lock_file(self._lock, self.directory, writer="run")
         except BaseException:
             self._lock.close()
             raise

@@ -14,9 +14,10 @@ import time
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Self
 
 from rolewise.data.teacher.requests import Answer
+from rolewise.locking import lock_file
 
 SYNC_SECONDS = 5.0
 """How often answers are forced onto the disk."""
@@ -48,7 +49,7 @@ class AnswerCache:
         self.path.parent.mkdir(parents=True, exist_ok=True)
         self._file = open(os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
-            lock_file(self._file, self.path)
+            lock_file(self._file, self.path, writer="run")
             content = self._file.read()
             *whole, cut_short = content.split(b"\n")
             for line in whole:
@@ -110,15 +111,3 @@ def _is_ours(line: bytes) -> bool:
 
 def _in_the_way(path: Path) -> ValueError:
     return ValueError(f"{path} is in the way: it holds something other than a teacher's answers; move or delete it")
-
-
-def lock_file(file: Any, path: Path) -> None:
-    """Two runs on one cache would pay for the same answers."""
-    try:
-        import fcntl
-    except ImportError:  # not a POSIX system
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise BlockingIOError(f"another run is writing {path}; wait for it, or stop it") from error
