@@ -23,6 +23,8 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ import torch
 
 import rolewise as rw
 from benchmarks.measure import bootstrap_median, machine
+from benchmarks.workers import end_with_parent
 from rolewise.engine.continuous import ContinuousEngine
 from rolewise.engine.decoding import Request
 from rolewise.modeling.loading import resolve_source
@@ -180,7 +183,7 @@ def roles(name: str) -> Iterator[Finding]:
 def first_token(name: str) -> Iterator[Finding]:
     ours, bare, tokenizer = models(name)
     count = PAIRS["first-token"][name]
-    with served(ours, tokenizer) as (backend, loop, url):
+    with running_engine(ours, tokenizer) as (backend, loop):
 
         async def first(asked: Request) -> float:
             start = time.perf_counter()
@@ -198,6 +201,7 @@ def first_token(name: str) -> Iterator[Finding]:
                   "what": "time to the first token, to a bare `generate` of one"}  # fmt: skip
         found = pairs(through_engine, lambda: generate_one(bare, request(ours).input_ids), count)
         yield finding(found, _first_met(found), work=f"a prompt of {PROMPT} tokens, engine", **limits)
+    with served_apart(name) as url:
         found = list(through_http(url, bare, tokenizer, count))
         yield finding(found, _first_met(found), work=f"a prompt of about {PROMPT} tokens, HTTP", **limits)
 
@@ -311,18 +315,42 @@ def http(backend: Any) -> contextlib.AbstractContextManager[str]:
 
 
 @contextlib.contextmanager
-def served(model: Any, tokenizer: Any) -> Generator[tuple[LocalBackend, asyncio.AbstractEventLoop, str]]:
-    """A backend in an event loop of its own thread, and behind a server; both with one engine."""
+def running_engine(model: Any, tokenizer: Any) -> Generator[tuple[LocalBackend, asyncio.AbstractEventLoop]]:
+    """A backend in an event loop of its own thread."""
     backend = LocalBackend(model, tokenizer, cache_tokens=0)
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()
+    asyncio.run_coroutine_threadsafe(backend.start(), loop).result()
     try:
-        with http(backend) as url:
-            yield backend, loop, url
+        yield backend, loop
     finally:
+        asyncio.run_coroutine_threadsafe(backend.close(), loop).result()
         loop.call_soon_threadsafe(loop.stop)
         thread.join()
+
+
+@contextlib.contextmanager
+def served_apart(name: str) -> Generator[str]:
+    """The model behind a server in a process of its own, as it is in use; its URL."""
+    context = get_context("spawn")
+    here, there = context.Pipe()
+    process = context.Process(target=_serve, args=(name, there), daemon=True)
+    process.start()
+    there.close()  # so that a server that ends at once is noticed
+    try:
+        yield here.recv()
+    finally:
+        process.terminate()
+        process.join()
+
+
+def _serve(name: str, told: Connection) -> None:
+    end_with_parent()
+    ours, _, tokenizer = models(name)
+    with http(LocalBackend(ours, tokenizer, cache_tokens=0)) as url:
+        told.send(url)
+        threading.Event().wait()
 
 
 PARTS = {"batching": batching, "roles": roles, "first-token": first_token, "front": front}
