@@ -13,7 +13,8 @@ from rolewise.evaluation.summary import UTILITIES
 
 _NUMBERS = (*UTILITIES, "span")
 OLDEST = "structured_query"
-"""The suite of a record that does not tell: the first that were committed."""
+LATER_OPTIONS: dict[str, dict[str, Any]] = {OLDEST: {"turn": "first", "via": "data", "system": None}}
+"""Options that a suite was given when there were records already, and what it had done until then."""
 
 
 def compact(run: Run) -> dict[str, Any]:
@@ -41,18 +42,24 @@ def compact(run: Run) -> dict[str, Any]:
     return {**record, "kinds": kinds} if any(kinds) else record
 
 
-def restored(record: Mapping[str, Any], label: str) -> Run:
+def restored(record: Mapping[str, Any], label: str, suite: str = OLDEST) -> Run:
     """A run from the form that `compact` gives it; its outcomes have no answers and no conversations.
 
     A sample that has no answer under a condition (its prompt was too long for the model, or the condition is not one
     of its own) has no outcome there.
 
+    Args:
+        record: from `compact`.
+        label: what the run is called in messages.
+        suite: the suite of a record that does not tell, as the first that were committed do not.
+
     Raises:
         ValueError: when two lists have different lengths, or a criterion has another value than 0, 1 and None.
         KeyError: when something is missing.
     """
-    suite = record.get("suite", OLDEST)
-    ids, lengths, settings = record["ids"], record["data_chars"], record["settings"]
+    suite = record.get("suite", suite)
+    ids, lengths, settings = record["ids"], record["data_chars"], dict(record["settings"])
+    settings["task"] = LATER_OPTIONS.get(suite, {}) | settings["task"]
     kinds = record.get("kinds", [None] * len(ids))
     outcomes: list[Outcome] = []
     for condition, found in record["conditions"].items():

@@ -215,7 +215,9 @@ def test_logs_are_read_back(place: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"broken\.eval is not a log"):
         read_runs([tmp_path / "broken.eval"])
     (tmp_path / "other.json").write_text('{"a": 1}')
-    with pytest.raises(ValueError, match=r"other\.json is not a log .*\(eval: field required\); name what rolewise eval"):
+    with pytest.raises(
+        ValueError, match=r"other\.json is not a log .*\(eval: field required\); name what rolewise eval"
+    ):
         read_runs([tmp_path / "other.json"])
     with pytest.raises(FileNotFoundError, match="no log at"):
         read_runs([tmp_path / "absent"])

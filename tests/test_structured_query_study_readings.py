@@ -30,6 +30,15 @@ def test_what_the_study_writes_is_read_back_to_the_same_figures() -> None:
     assert {one.id: one.meta["data_chars"] for one in again.outcomes} == {f"s{at}": 10 * at for at in range(1, 5)}
 
 
+def test_an_option_that_came_later_stood_at_what_was_done_before_it(tmp_path: Path) -> None:
+    first, second = stored("clean/delimiter/0"), stored("clean/delimiter-ise/0")
+    for name, value in {"turn": "first", "via": "data", "system": None}.items():
+        change(second, f"runs.all.settings.task.{name}", value)
+    assert len(write(tmp_path / "same", first, second)) == 2
+    with pytest.raises(ValueError, match=r"settings \(turn\)"):
+        write(tmp_path / "other", first, change(second, "runs.all.settings.task.turn", "second"))
+
+
 def test_samples_without_an_answer_are_left_out_and_told(tmp_path: Path) -> None:
     one = stored("clean/delimiter/0", WEAK)
     for name in ("in_response", "begins_with"):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.recorded import restored
+from benchmarks.recorded import OLDEST, restored
 from benchmarks.structured_query.study import Setting
 from rolewise.evaluation.outcomes import Run
 from rolewise.evaluation.suite_info import SUITES
@@ -69,13 +69,16 @@ def _read(path: Path) -> Result:
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         setting = Setting(variant=stored["variant"], arm=stored["arm"], seed=stored["seed"])
-        runs = {name: restored(compact, f"{setting.name} {name}") for name, compact in stored["runs"].items()}
+        runs = {
+            name: restored(record, f"{setting.name} {name}", SEP if name == SEP else OLDEST)
+            for name, record in stored["runs"].items()
+        }
         sep = runs.pop(SEP, None)
         result = Result(
             setting=setting,
             **{name: stored[name] for name in ("rows", "config", "training", "seconds", "versions")},
             runs=runs,
-            sep=sep and replace(sep, suite=SEP),
+            sep=sep,
             inspection=Inspection.from_dict(found) if (found := stored.get("inspection")) else None,
         )
         if AS_TRAINED not in result.runs:
