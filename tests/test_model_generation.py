@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from rolewise.modeling import SegmentedCausalLM
+from rolewise.modeling.caches import cache_name
 from rolewise.roles import Role
-from tests.models import FAMILIES, VOCAB, plain_model, random_batch, tiny_model
+from tests.models import FAMILIES, VOCAB, model_with_other_memory, plain_model, random_batch, tiny_model
 
 NEW = 14
 
@@ -64,6 +65,31 @@ def test_greedy_equals_the_loop(model: SegmentedCausalLM, options: dict[str, obj
     for seed in range(3):
         ids, segments = random_batch(batch=1, seed=seed, seq=12 + seed).values()
         torch.testing.assert_close(generate(model, ids, segments, **options), reference(model, ids, segments))
+
+
+@pytest.mark.parametrize("kind", ["mamba", "recurrent_gemma"])
+def test_a_memory_under_another_name_is_found(kind: str) -> None:
+    """Whatever the model remembers and calls it: what is written is OUTPUT, and the same as without a memory."""
+    model = model_with_other_memory(kind, VOCAB)
+    ids, segments = random_batch(batch=1).values()
+    expected = reference(model, ids, segments)
+    assert len(set(expected[0, ids.shape[1] :].tolist())) > 1
+    assert torch.equal(generate(model, ids, segments), expected)
+    given: list[list[int]] = []
+    note = lambda _, __, kwargs: given.append(kwargs["segment_ids"][0].tolist())  # noqa: E731
+    model.register_forward_pre_hook(note, with_kwargs=True)
+    generate(model, ids, segments)
+    assert given == [segments[0].tolist(), *[[int(Role.OUTPUT)]] * (NEW - 1)]
+
+
+def test_a_cache_under_no_known_name_is_an_error() -> None:
+    class Other:
+        def forward(self, input_ids: torch.Tensor, memory: object = None, **kwargs: object) -> None: ...
+
+    with pytest.raises(
+        ValueError, match=r"Other\.forward takes no cache under any known name \(cache, past_key_values"
+    ):
+        cache_name(Other())
 
 
 def test_left_padded_rows_equal_each_row_alone(model: SegmentedCausalLM) -> None:

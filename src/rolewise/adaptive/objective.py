@@ -17,6 +17,7 @@ import torch
 from rolewise.engine.decoding import PromptTooLongError
 from rolewise.engine.kv import Prefix, cut_rows, empty_cache, join_rows, supports_sharing
 from rolewise.modeling import SegmentedCausalLM
+from rolewise.modeling.caches import cache_name
 
 
 class TargetLoss:
@@ -108,7 +109,7 @@ class TargetLoss:
         options: dict[str, Any] = {}
         if self._shares:
             prefix = self._computed_prefix()
-            options[self._cache_name] = join_rows([prefix] * rows, [before] * rows)
+            options[cache_name(self.model)] = join_rows([prefix] * rows, [before] * rows)
             options["use_cache"] = True
             if "position_ids" in self._takes:
                 options["position_ids"] = self._tensor([list(range(before, total))]).expand(rows, -1)
@@ -130,16 +131,12 @@ class TargetLoss:
         target_BT1 = self._tensor([self._target]).expand(rows, -1).unsqueeze(-1)
         return -logits_BTV.log_softmax(-1).gather(-1, target_BT1).squeeze(-1).mean(-1)
 
-    @property
-    def _cache_name(self) -> str:
-        return "cache" if "cache" in self._takes else "past_key_values"
-
     @torch.no_grad()
     def _computed_prefix(self) -> Prefix:
         """Keys and values of what stands before the suffix."""
         if self._prefix is None:
             cache: Any = empty_cache()
-            options: dict[str, Any] = {self._cache_name: cache, "use_cache": True}
+            options: dict[str, Any] = {cache_name(self.model): cache, "use_cache": True}
             if "logits_to_keep" in self._takes:
                 options["logits_to_keep"] = 1
             self.model(input_ids=self._tensor([self._head[0]]), segment_ids=self._tensor([self._head[1]]), **options)

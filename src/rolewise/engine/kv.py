@@ -63,6 +63,8 @@ def _grown(old: torch.Tensor, like: torch.Tensor, length: int, room: int) -> tor
 
 def supports_sharing(model: Any) -> bool:
     """Whether all that a model keeps of its past are keys and values (a state-space layer keeps something else)."""
+    if getattr(model, "_is_stateful", False):  # some keep it in modules of their own, where no cache shows it
+        return False
     layers = DynamicCache(config=model.config).layers
     return all(type(layer) in (DynamicLayer, DynamicSlidingWindowLayer) for layer in layers)
 

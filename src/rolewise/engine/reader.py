@@ -14,6 +14,7 @@ from rolewise.engine.decoding import PromptTooLongError, Request
 from rolewise.engine.kv import empty_cache, supports_sharing
 from rolewise.generation import stop_token_ids
 from rolewise.modeling import SegmentedCausalLM
+from rolewise.modeling.caches import cache_name
 from rolewise.roles import Role
 
 
@@ -32,14 +33,12 @@ class Reader:
         self.stops = stop_token_ids(model, tokenizer)
         """The tokens that end an answer."""
         self.output = model.role_scheme.row(Role.OUTPUT)
-        self.pad: int = tokenizer.pad_token_id if tokenizer.pad_token_id is not None else (self.stops or [0])[0]
         self.pass_cost = 48 if model.device.type == "cpu" else 2048
         """A pass reads all weights: on a CPU that is worth some dozens of positions, on an accelerator far more."""
         self.computed_tokens = 0
         """Positions computed so far, padding included."""
-        taken = inspect.signature(model.forward).parameters
-        self._cache_name = "cache" if "cache" in taken else "past_key_values"
-        self._takes = frozenset(taken)
+        self._cache_name = cache_name(model)
+        self._takes = frozenset(inspect.signature(model.forward).parameters)
         self._counting = threading.Lock()
 
     @property
@@ -74,12 +73,13 @@ class Reader:
         before = max(settled)
         width = max(length - start for length, start in zip(lengths, settled, strict=True))
         shape = (len(requests), width)
-        ids, segments = torch.full(shape, self.pad), torch.full(shape, self.output)
-        positions = torch.zeros(shape, dtype=torch.long)
+        ids, segments, positions = (torch.zeros(shape, dtype=torch.long) for _ in range(3))
         mask = torch.zeros((len(requests), before + width), dtype=torch.long)
         for row, (request, length, start) in enumerate(zip(requests, lengths, settled, strict=True)):
             at = width - (length - start)
             assert not (at and start), "padding between a prefix and its rest would shift windows of attention"
+            # Masked, but a padding token that the embeddings lack, or that is not a number there, would harm the row.
+            ids[row, :at], segments[row, :at] = request.input_ids[0], request.segment_ids[0]
             ids[row, at:] = torch.tensor(request.input_ids[start:length])
             segments[row, at:] = torch.tensor(request.segment_ids[start:length])
             positions[row, at:] = torch.arange(start, length)

@@ -14,6 +14,7 @@ import torch
 from torch import nn
 from transformers import PreTrainedModel, PreTrainedTokenizerBase, initialization
 
+from rolewise.modeling.caches import given_cache
 from rolewise.modeling.segments import (
     SegmentEmbedding,
     check_segment_ids,
@@ -145,9 +146,7 @@ class SegmentedCausalLM(_Base):
         inputs = super().prepare_inputs_for_generation(input_ids, *args, **kwargs)
         if segment_ids is None:  # forward refuses, unless the scale is 0
             return inputs
-        cache = inputs.get("cache")
-        if cache is None:
-            cache = inputs.get("past_key_values")  # the name before transformers 5.20
+        cache = given_cache(inputs)
         tokens = inputs.get("input_ids")
         if tokens is None:
             tokens = inputs["inputs_embeds"]
@@ -207,7 +206,7 @@ class SegmentedCausalLM(_Base):
             # As a draft model we are handed the main model's prompt segments, and ids that grow round by round.
             segment_ids = self._segments_between(segment_ids, 0, shape[1])
         segment_ids = check_segment_ids(segment_ids, shape, self.num_segments, check_range=True)
-        cache = kwargs.get("cache", kwargs.get("past_key_values"))
+        cache = given_cache(kwargs)
         mask = kwargs.get("attention_mask")
         if cache is not None and mask is not None and mask.ndim == 2 and mask.shape[1] > shape[1]:
             # Only the new ids were passed: count positions from the start of the cache, whose roles are settled.
