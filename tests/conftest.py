@@ -4,8 +4,18 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
+
+from .browser import chromium
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    """Chromium. Not for longer than a module: where it runs, `asyncio.run` does not."""
+    with chromium() as found:
+        yield found
 
 
 @pytest.fixture(autouse=True)

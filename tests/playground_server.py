@@ -42,6 +42,8 @@ class Scripted:
     tokenizer: Any = field(default_factory=chatml_tokenizer)
     scheme: RoleScheme = DEFAULT_SCHEME
     positions: int | None = 4096
+    has_roles: bool = True
+    takes_scale: bool = True
     asked: list[tuple[Request, float | None]] = field(default_factory=list)
     closed: int = 0
     """Answers that were given up before they ended."""

@@ -35,6 +35,8 @@ class ScriptedBackend:
     tokenizer: Any = field(default_factory=tiny_tokenizer)
     scheme: RoleScheme = DEFAULT_SCHEME
     positions: int | None = 4096
+    has_roles: bool = True
+    takes_scale: bool = True
     step: int = 1
     pause: float = 0.0
     ending: Ending = "stop"

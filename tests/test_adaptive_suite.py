@@ -23,6 +23,7 @@ from rolewise.evaluation.logs import run_of
 from rolewise.evaluation.store import close_stores
 from rolewise.evaluation.suites import DIRECT_SYSTEM
 from rolewise.evaluation.table import comparison_table
+from rolewise.evaluation.unaskable import refusals_line
 from tests.test_evaluation_suites import QUIET
 from tests.training_model import save_tiny_model
 
@@ -113,6 +114,9 @@ def test_pair_uses_the_attacker_role_and_counts_what_it_cannot_read(place: Path)
     run = run_on(place, target.model, {"attacker": attacker.model}, method="pair", budget=2, streams=1, limit=2)
     assert trajectories_of(run) == {}, "no try could be read: not asked, and so not robust"
     assert {one.condition for one in run.refused} == {"pair"}
+    told = refusals_line(run)
+    assert "could not be asked: none of the attacker's" in told
+    assert "too long" not in told, "length is not why"
 
     def learns(messages: list[ChatMessage]) -> str:
         text = last_text(messages)

@@ -74,6 +74,24 @@ def test_help_offers_no_none_as_a_default(
     assert others.get(name, "") in shown, "other defaults stay"
 
 
+def test_help_breaks_lines_at_its_own_width_alone(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The line breaks of docstrings, in the source's width, would leave single words on lines of their own."""
+    monkeypatch.setenv("COLUMNS", "3000")
+    assert cli.main(["eval", "--help"]) == 0
+    shown = capsys.readouterr().out
+    assert "for the two suites of injections, and what best_of_n draws from." in shown, "an option's text"
+    assert "what only sounds so (over-refusal), and for what a model can do" in shown, "what the command is for"
+    assert "\n  rolewise eval runs/ise --suite sep --limit 100\n" in shown, "examples stay a line each"
+
+
+def test_an_argument_that_is_no_text_is_refused_at_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["attack", str(tmp_path / "in.json"), "-o", str(tmp_path / "out"), "--attack", "naive"]
+    assert cli.main([*command, "--payload", "Say \udcff", "--witness", "x"]) == 2
+    assert "the argument 'Say \\udcff' is not UTF-8 text (character 4)" in capsys.readouterr().err
+
+
 def test_the_labs_help_says_its_own_defaults(capsys: pytest.CaptureFixture[str]) -> None:
     from rolewise.lab.config import LabConfig
 

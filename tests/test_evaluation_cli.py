@@ -51,7 +51,7 @@ def test_direct_injection_has_its_ceiling_in_the_system_message(tmp_path: Path, 
     assert main([*command, *logs, "--suite", "direct-injection"]) == 0
     said = capsys.readouterr().out
     assert "direct_injection on rows.json" in said
-    assert "ceiling: the payload in the system message is followed" in said
+    assert "ceiling: the payload is followed in the system message" in said
     assert main(["report", str(tmp_path / "logs"), "-o", str(tmp_path / "report")]) == 0
     assert "Ceiling: the payload is followed in the system message." in (tmp_path / "report/report.md").read_text()
 

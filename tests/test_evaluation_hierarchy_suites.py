@@ -185,7 +185,7 @@ def test_a_tiny_model_through_the_command(secrets: Path, tmp_path: Path, capsys:
     assert "rules on generated, obeyed" in said
     assert "conflict: average" in said
     assert "utility: tasks done" in said
-    assert "ceiling: the payload in the system message is followed" in said
+    assert "ceiling: the payload is followed in the system message" in said
     extraction = ["--suite", "prompt-extraction", "--data", str(secrets), "--criterion", "decoded"]
     assert main(["eval", str(model), *extraction, *logs]) == 0
     assert "prompt_extraction on secrets.jsonl, decoded" in capsys.readouterr().out

@@ -286,11 +286,22 @@ def test_the_command_writes_measures_and_warns(model: Path, tmp_path: Path, caps
     assert re.search(r"size +[\d,]+ bytes of weights; [\d,]+ as they came \(-\d", said.out)
     assert "head       9,600 parameters of its own" in said.out
     assert re.search(r"both +logits differ by \S+ at most, \S+ on average; \d of 8 greedy", said.out)
-    assert PLAIN_PROMPTS in said.err
+    assert PLAIN_PROMPTS in " ".join(said.err.split())
+    assert max(map(len, said.err.splitlines())) < 120 + len(str(out))
     assert "vllm serve" in said.err
     record = json.loads((out / "rolewise_export.json").read_text())
     assert record["result"]["dtype"] == "bfloat16"
     assert record["result"]["total"]["largest"] > 0
+
+
+def test_the_command_says_it_once_when_nothing_was_lost(
+    model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+    assert main(["export", str(model), "-o", str(out), "--to", "hf"]) == 0
+    said = capsys.readouterr()
+    assert [line.split()[0] for line in said.out.splitlines()[1:]] == ["size", "answers"]
+    assert said.err.splitlines()[-1] == f"serve it: rolewise serve {out}"
 
 
 @pytest.mark.parametrize(

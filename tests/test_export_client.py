@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import socket
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -202,3 +203,18 @@ def test_a_failure_on_the_way_is_tried_again_and_told(folded: Path, url: str, en
     engine.failures = 9
     with pytest.raises(openai.APIStatusError):
         FoldedClient(folded, url, max_retries=0).complete(MESSAGES, max_tokens=1)
+
+
+def test_where_nothing_answers_the_address_and_what_to_start_are_named(folded: Path) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        nobody = f"http://127.0.0.1:{free.getsockname()[1]}/v1"
+        client = FoldedClient(folded, nobody, max_retries=0)
+        for ask in (
+            client.check,
+            lambda: client.model,
+            lambda: client.complete(MESSAGES, max_tokens=1),
+            lambda: list(client.stream(MESSAGES, max_tokens=1)),
+        ):
+            with pytest.raises(ConnectionError, match=f"nothing answers at {nobody}/.*vllm serve .*folded --enable-"):
+                ask()

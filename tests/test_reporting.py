@@ -294,7 +294,7 @@ def test_rows_that_are_too_long_are_named() -> None:
     assert "short: 1 of 16 rows could not be asked: too long for the model (531 > 512 tokens): s1/clean; " in said
     assert "leave their samples out" in said
     assert "incomplete" not in said
-    assert table([short], "runs").rows[0][2].text == "15 of 16, 1 too long"
+    assert table([short], "runs").rows[0][2].text == "15 of 16, 1 not asked"
     assert rows([short], "runs.csv")[0]["too_long"] == "1"
     assert "could not be asked" not in gaps(run())
     nothing = run("nothing", outcomes=[], refused=refused, expected=1)

@@ -109,7 +109,9 @@ def test_ids_segments_and_template_text_are_refused(server: Served, field: str) 
         error = server.post(asked(**{field: value}))
         assert error.status_code == 400
         assert error.json()["error"]["param"] == field
-        assert ("could forge" in error.text) == (field not in ("scale", "template_kwargs", "extra_body", "top_k"))
+        harmless = ("scale", "template_kwargs", "extra_body", "top_k", "documents")
+        assert ("could forge" in error.text) == (field not in harmless)
+        assert ("data message" in error.text or '\\"role\\": \\"data\\"' in error.text) == (field == "documents")
 
 
 def test_nothing_but_enable_thinking_reaches_the_template(server: Served, backend: ScriptedBackend) -> None:

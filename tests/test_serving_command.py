@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import re
@@ -9,6 +10,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Generator
 from pathlib import Path
@@ -22,10 +24,10 @@ from rolewise import cli
 from rolewise.commands.serve import ServeConfig, model_names, settings_of, upstreams_of
 from rolewise.serving.app import create_app
 from rolewise.serving.backend import UnavailableError
-from rolewise.serving.server import bound_socket, running
+from rolewise.serving.server import bound_socket, others_find_at, running, url_of
 from rolewise.serving.settings import ServerSettings
 
-from .serving_fakes import ScriptedBackend, asked
+from .serving_fakes import ScriptedBackend, asked, until
 
 
 @pytest.fixture(scope="module")
@@ -70,6 +72,118 @@ def test_it_serves_and_ctrl_c_ends_it(process: Any, model: Path) -> None:
     rest = one.stderr.read()
     assert "Traceback" not in rest
     assert "stopping" in rest
+
+
+def streaming(url: str, clients: int = 3) -> tuple[list[str], list[threading.Thread]]:
+    """What clients have got so far of answers that take long, and the clients."""
+    got: list[str] = []
+
+    def ask() -> None:
+        body = asked(max_tokens=4000, n=4, stream=True, logprobs=True)
+        with (
+            contextlib.suppress(httpx.TransportError),
+            httpx.stream("POST", f"{url}/v1/chat/completions", json=body, trust_env=False, timeout=60) as reply,
+        ):
+            for text in reply.iter_text():
+                got.append(text)
+
+    threads = [threading.Thread(target=ask) for _ in range(clients)]
+    for one in threads:
+        one.start()
+    until(lambda: len(got) > 10)
+    assert '"delta"' in got[-1], got[-1]
+    return got, threads
+
+
+@pytest.mark.parametrize("times", [1, 5])
+def test_a_second_ctrl_c_ends_it_at_once_and_without_a_traceback(process: Any, model: Path, times: int) -> None:
+    one, url, _ = process(f"tiny={model}")
+    got, clients = streaming(url)
+    one.send_signal(signal.SIGINT)
+    said = one.stderr.readline()  # two signals that come together are one
+    assert "Ctrl-C again ends it at once" in said
+    for _ in range(times):
+        one.send_signal(signal.SIGINT)
+        time.sleep(0.1)
+    assert one.wait(20) == 0, "and not after the 30 s of --shutdown-timeout"
+    for client in clients:
+        client.join()
+    said += one.stderr.read()
+    assert "Traceback" not in said
+    assert "Error" not in said
+    assert "data: [DONE]" not in "".join(got), "it was cut off"
+
+
+def test_a_request_to_end_lets_streams_end_or_tells_them(process: Any, model: Path) -> None:
+    one, url, _ = process(f"tiny={model}", "--shutdown-timeout", "1")
+    got, clients = streaming(url)
+    one.send_signal(signal.SIGTERM)
+    assert one.wait(25) == 0
+    for client in clients:
+        client.join()
+    said = one.stderr.read()
+    assert "stopping: what has begun is finished" in said
+    assert "Traceback" not in said
+    assert "".join(got).count("the server is shutting down") == len(clients), "each stream says why it ends"
+
+
+def test_two_servers_on_one_port(process: Any, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    _, url, _ = process(str(model))
+    assert cli.main(["serve", str(model), "--port", url.rpartition(":")[2]]) == 2
+    error = capsys.readouterr().err
+    assert "a server may be running there" in error
+    assert "another --port" in error
+
+
+@pytest.mark.parametrize("host", ["198.51.100.7", "no.such.host.invalid"])
+def test_only_a_port_that_is_taken_asks_for_another(host: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["serve", "no/such/model", "--host", host, "--port", "0"]) == 2
+    error = capsys.readouterr().err
+    assert "this machine has no such address" in error
+    assert "--port" not in error
+
+
+@pytest.mark.parametrize(
+    ("host", "others"),
+    [("0.0.0.0", r"http://\d+\.\d+\.\d+\.\d+:8|"), ("::", r"http://\[[0-9a-f:]+\]:8|"), ("[::]", "http.*|"),
+     ("127.0.0.1", None), ("::1", None), ("10.0.0.1", None)],
+)  # fmt: skip
+def test_where_others_find_it(host: str, others: str | None) -> None:
+    found = others_find_at(host, 8)
+    assert found is None if others is None else re.fullmatch(others, found or "")
+    assert url_of(host, 8).count("[") == (":" in host)
+
+
+def test_a_server_for_others_says_where_it_is(process: Any, model: Path) -> None:
+    one, url, said = process(str(model), "--host", "0.0.0.0", "--log-requests")
+    assert "listening on all addresses of this machine" in said
+    assert "there are no API keys" in said
+    assert "/v1" not in httpx.get(f"{url}/health?key=secret", trust_env=False).text
+    one.send_signal(signal.SIGTERM)
+    assert one.wait(30) == 0
+    rest = one.stderr.read()
+    assert re.search(r"^rolewise: \S+Z GET /health 200, \d\.\d{3} s, 0 \+ 0 tokens, req-\w{20}$", rest, re.MULTILINE)
+    assert "secret" not in rest
+
+
+def test_a_folded_model_is_not_said_to_be_bare(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from .training_model import save_tiny_model
+
+    config = save_tiny_model(tmp_path / "folded") / "config.json"
+    config.write_text(json.dumps({**json.loads(config.read_text()), "rolewise_folded": 1}))
+    assert cli.main(["serve", str(tmp_path / "folded"), "--port", "0"]) == 2
+    error = capsys.readouterr().err
+    assert "was exported folded" in error
+    assert "bare model;" not in error.partition("rolewise: error")[0]
+
+
+def test_help_is_in_groups_with_an_example(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["serve", "--help"]) == 0
+    said = capsys.readouterr().out
+    for group in ("access options", "engine options", "limit options", "timeout options"):
+        assert group in said
+    assert "rolewise serve smollm2-135m\n" in said
+    assert not re.search(r"--(?:access|engine|limit|timeout)[.-]", said), "groups are no part of the options' names"
 
 
 def test_keys_from_a_file_and_the_environment(process: Any, model: Path, tmp_path: Path) -> None:
@@ -123,8 +237,10 @@ def test_every_limit_is_an_option(monkeypatch: pytest.MonkeyPatch) -> None:
         (["m", "n", "--upstream", "http://a"], "NAME=URL"),
         (["no/such/directory-here"], "no/such/directory-here"),
         (["m", "--api-key", "a b"], "API key 1 of 1"),
-        (["m", "--api-key-file", "/dev/null"], "has no key"),
-        (["m", "--api-key-file", "/no/file"], "No such file"),
+        (["m", "--api-key-file", "/dev/null"], "--api-key-file /dev/null has no key"),
+        (["m", "--api-key-file", "/no/file"], "--api-key-file /no/file cannot be read: No such file"),
+        (["m", "--api-key-file", "/"], "--api-key-file / cannot be read: Is a directory"),
+        (["m", "--api-key-file", sys.executable], "is no text in UTF-8"),
     ],
 )
 def test_mistakes_are_one_line(
@@ -143,7 +259,7 @@ def test_a_port_in_use_is_said_before_anything_is_loaded(capsys: pytest.CaptureF
     with socket.create_server(("127.0.0.1", 0)) as one:
         assert cli.main(["serve", "no/such/model", "--port", str(one.getsockname()[1])]) == 2
     error = capsys.readouterr().err
-    assert "--port 0 takes one that is" in error
+    assert "--port 0 takes a free one" in error
     assert "loading" not in error
 
 
@@ -152,7 +268,7 @@ def test_an_upstream_that_is_not_there_is_one_line(model: Path, capsys: pytest.C
         gone = f"http://127.0.0.1:{one.getsockname()[1]}"
     assert cli.main(["serve", str(model), "--upstream", gone, "--port", "0"]) == 2
     error = capsys.readouterr().err
-    assert gone in error
+    assert error.count(gone) == 1
     assert "Traceback" not in error
 
 

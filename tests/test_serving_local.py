@@ -19,8 +19,8 @@ from rolewise.engine.decoding import PromptTooLongError, Request
 from rolewise.modeling import SegmentedCausalLM
 from rolewise.serving.backend import Delta, OverloadedError, UnavailableError
 from rolewise.serving.local import LocalBackend
+from tests.engine_rows import alone, asked, prompt_of
 from tests.models import tiny_model
-from tests.test_engine_continuous import alone, asked, prompt_of
 from tests.training_model import save_tiny_model, tiny_tokenizer
 
 LONG = 400

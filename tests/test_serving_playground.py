@@ -103,6 +103,13 @@ def test_where_there_are_keys_the_page_is_open_and_answers_are_not() -> None:
     assert events(made)[-1]["type"] == "end"
 
 
+@pytest.mark.parametrize("has_roles", [True, False])
+@pytest.mark.parametrize("takes_scale", [True, False])
+def test_the_page_is_told_which_answers_differ(has_roles: bool, takes_scale: bool) -> None:
+    made = client(has_roles=has_roles, takes_scale=takes_scale)
+    assert made.get("/playground/info").json()["models"] == {"m": {"on": has_roles, "off": has_roles and takes_scale}}
+
+
 # --- answers -----------------------------------------------------------------------------------------------
 
 
@@ -165,7 +172,7 @@ def test_max_tokens_cuts_and_says_so() -> None:
     ("problem", "status", "says"),
     [
         (OverloadedError("no room", retry_after=3), 429, "no room"),
-        (UnavailableError("upstream is gone"), 503, "upstream is gone"),
+        (UnavailableError("10.0.0.1 is gone"), 503, "the model cannot answer now"),
         (NotImplementedError("no scale here"), 400, "no scale here"),
         (RuntimeError("secret path /home/me"), 500, "something went wrong"),
     ],

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,16 +18,8 @@ import rolewise as rw
 from rolewise.serving.backend import OverloadedError
 from rolewise.serving.settings import ServerSettings
 
-from .browser import chromium
 from .playground_page import CLIPBOARD, answer, obedient, opened, type_conversation
 from .playground_server import Scripted, chatml_tokenizer
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
 
 # --- answers -----------------------------------------------------------------------------------------------
 
@@ -201,3 +192,23 @@ def test_a_key_is_asked_for_and_kept_in_memory(browser: Any) -> None:
         assert "sesame" not in page.url
         page.reload()
         expect(field).to_be_focused()
+
+
+# --- what the engine can do -------------------------------------------------------------------------------
+
+
+def test_a_column_stands_for_an_answer_that_differs(browser: Any) -> None:
+    """An engine that keeps its table has no ISE off, and a bare model neither; the page says why."""
+    fixed, bare = Scripted(obedient, takes_scale=False), Scripted(obedient, has_roles=False, takes_scale=False)
+    with opened(browser, fixed, bare) as page:
+        names = page.locator("#columns label").all_inner_texts()
+        assert [name.strip() for name in names] == ["ise, ISE on", "plain, bare model"]
+        notes = page.locator("#columns-notes p")
+        expect(notes).to_have_count(2)
+        expect(notes.nth(0)).to_contain_text("No ISE off of ise: the engine behind this server keeps the segment table")
+        expect(notes.nth(1)).to_contain_text("No ISE on or off of plain: it runs without a segment table")
+        type_conversation(page)
+        page.get_by_role("button", name="Answer").click()
+        expect(page.locator("#status")).to_have_text("Done.")
+        expect(answer(page, "plain, bare model").locator("> .text")).to_have_text("A short and faithful answer.")
+    assert [scale for _, scale in (*fixed.asked, *bare.asked)] == [None, None]

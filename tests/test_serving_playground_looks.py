@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -14,16 +13,9 @@ pytest.importorskip("playwright")
 
 from playwright.sync_api import expect
 
-from .browser import CONTRASTS, chromium
+from .browser import CONTRASTS
 from .playground_page import PHONE, answer, drop, obedient, opened, type_conversation
 from .playground_server import Scripted
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
 
 # --- tokens ------------------------------------------------------------------------------------------------
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import subprocess
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -22,16 +21,8 @@ from rolewise.attacks import template_delimiters
 from rolewise.serving.playground.attacking import attacked
 from rolewise.serving.playground.protocol import MAX_CHARACTERS, MAX_DATA, AttackRequest
 
-from .browser import chromium
 from .playground_page import CLIPBOARD, HOSTILE, drop, obedient, opened, type_conversation
 from .playground_server import Scripted, chatml_tokenizer
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with chromium() as found:
-        yield found
-
 
 # --- untrusted text ----------------------------------------------------------------------------------------
 

@@ -6,10 +6,12 @@ import ast
 import contextlib
 import dataclasses
 import difflib
+import inspect
 import io
+import os
 import re
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Annotated, Any, TypeVar
 
 import tyro
@@ -37,8 +39,9 @@ def parse(
         default: values to start from.
 
     Raises:
-        ValueError: in one line, when an option is unknown, lacks a value or has one of another kind.
+        ValueError: in one line, when an option is unknown, lacks a value, or has one of another kind, or no text.
     """
+    _require_text(arguments)
     options: dict[str, Any] = {} if default is None else {"default": default}
     said = io.StringIO()
     try:
@@ -46,10 +49,10 @@ def parse(
             return tyro.cli(
                 config,
                 prog=f"rolewise {command}",
-                description=teach,
+                description=_flowing(teach),
                 args=list(arguments),
                 config=(tyro.conf.DisallowNone,),  # an option that was not given is None; help need not offer it
-                registry=_without_empty_defaults(),
+                registry=_in_our_words(),
                 **options,
             )
     except SystemExit as stop:
@@ -60,10 +63,23 @@ def parse(
         raise ValueError(f"{problem} (rolewise {command} --help lists the options)") from None
 
 
-def _without_empty_defaults() -> ConstructorRegistry:
-    """Tyro's own rules, but help says neither `(default: None)` nor `(default: )`.
+def _require_text(arguments: Sequence[str]) -> None:
+    """Refuse bytes that are not UTF-8, which no log or row could hold, unless they are the name of a file."""
+    for argument in arguments:
+        try:
+            argument.encode()
+        except UnicodeEncodeError as error:
+            if not os.path.exists(argument):
+                raise ValueError(
+                    f"the argument {argument!r} is not UTF-8 text (character {error.start}); write it in UTF-8"
+                ) from None
 
-    The former cannot be typed, and what it means that an option is absent, the option's text says.
+
+def _in_our_words() -> ConstructorRegistry:
+    """Tyro's own rules, but help says neither `(default: None)` nor `(default: )`, and breaks lines at its own width.
+
+    The former cannot be typed, and what it means that an option is absent, the option's text says. Tyro keeps the
+    line breaks of docstrings whose further lines are indented, as they are in a class.
     """
     registry = ConstructorRegistry()
     inside = False
@@ -86,10 +102,24 @@ def _without_empty_defaults() -> ConstructorRegistry:
             else field  # booleans and repeatable options have hints of their own
             for field in spec.fields
         ]
+        fields = [dataclasses.replace(field, helptext=_flowing_help(field.helptext)) for field in fields]
         return StructConstructorSpec(instantiate=spec.instantiate, fields=tuple(fields))
 
     registry.struct_rule(rule)
     return registry
+
+
+def _flowing_help(text: str | Callable[[], str | None] | None) -> Callable[[], str | None]:
+    def told() -> str | None:
+        found = text() if callable(text) else text
+        return None if found is None else _flowing(inspect.cleandoc(found))
+
+    return told
+
+
+def _flowing(text: str) -> str:
+    """`text` with each paragraph in one line; lines that are indented, as examples are, and items of lists stay."""
+    return re.sub(r"(?<=\S)\n(?=\S)(?![-*] )", " ", text)
 
 
 def _told_default(label: str) -> str:

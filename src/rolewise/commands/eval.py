@@ -38,7 +38,7 @@ examples:
 """
 
 UNASKED = 3
-"""The exit status when all is done, but some rows were too long for a model: for the user to mend, as an error is."""
+"""The exit status when all is done, but some rows could not be asked: for the user to mend, as an error is."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -57,7 +57,9 @@ def main(arguments: Sequence[str]) -> int:
     unasked = [f"{run.label}: {refusals_line(run)}" for run in runs if run.refused]
     shown = [run for run in runs if run.outcomes]
     if not shown:
-        raise ValueError(f"{'; '.join(unasked)}. Take shorter rows, or a model with more positions")
+        too_long = any(one.too_long for run in runs for one in run.refused)
+        remedy = ". Take shorter rows, or a model with more positions" if too_long else ""
+        raise ValueError("; ".join(unasked) + remedy)
     if shown[0] is not runs[0]:
         say(f"{runs[0].label}, the reference, has no answer; {shown[0].label} takes its place")
     console.print(comparison_table(shown, config.criterion))

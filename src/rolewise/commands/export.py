@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -18,10 +19,11 @@ if TYPE_CHECKING:
 
 TEACH = """Write a trained model for others to use, with a model card, and see that it answers as before.
 
---to hf writes our own format, whole: adapters are merged, tokenizer, template and roles lie beside the weights, and
-rolewise.load reads it. --to folded writes a checkpoint of the base architecture for any stock engine. OUTPUT's row is
-in its token embeddings; a client (rolewise.export.FoldedClient) sends prompts as embeddings. A stock engine cannot
-refuse a plain text prompt, and all of that is OUTPUT: let only the client reach it.
+With --to hf it is our own format, whole: adapters are merged, tokenizer, template and roles lie beside the weights, and
+rolewise.load reads it. With --to folded it is a checkpoint of the base architecture, for a stock engine that takes
+prompt embeddings, such as vLLM. OUTPUT's row is in its token embeddings; a client (rolewise.export.FoldedClient) sends
+prompts as embeddings. A stock engine cannot refuse a plain text prompt, and all of that is OUTPUT: let only the client
+reach it.
 
 The directory appears whole or not at all. What the dtype and the form cost is measured and printed. The work takes 4
 to 6 bytes of memory a parameter.
@@ -30,6 +32,7 @@ examples:
   rolewise export runs/ise -o my-model --to hf --dtype bf16
   rolewise export runs/ise -o folded --to folded
   rolewise export runs/lora -o my-model --to hf --scores logs --license apache-2.0
+  rolewise serve my-model
   vllm serve folded --enable-prompt-embeds
 """
 
@@ -112,12 +115,10 @@ def _report(result: ExportResult) -> list[str]:
     ]
     if result.added_parameters:
         lines.append(f"head       {result.added_parameters:,} parameters of its own, shared before")
-    return [
-        *lines,
-        f"rounding   {result.rounding}",
-        f"form       {result.written}",
-        f"both       {result.total}",
-    ]
+    costs = {"rounding": result.rounding, "form": result.written, "both": result.total}
+    if not any(cost.largest for cost in costs.values()):
+        return [*lines, f"answers    as the model's own, bit for bit: {result.total}"]
+    return [*lines, *(f"{name:<11}{cost}" for name, cost in costs.items())]
 
 
 def _notes(result: ExportResult, scored: bool) -> list[str]:
@@ -128,5 +129,6 @@ def _notes(result: ExportResult, scored: bool) -> list[str]:
     if result.scale == 0:
         notes.append("the factor on the table is 0: roles change nothing in this model")
     if result.to == "folded":
-        return [*notes, f"note: {PLAIN_PROMPTS}", f"serve it: vllm serve {directory} --enable-prompt-embeds"]
-    return [*notes, f"try it: rolewise chat {directory}"]
+        warning = textwrap.wrap(f"note: {PLAIN_PROMPTS}", 100)
+        return [*notes, *warning, f"serve it: vllm serve {directory} --enable-prompt-embeds"]
+    return [*notes, f"try it: rolewise chat {directory}", f"serve it: rolewise serve {directory}"]

@@ -94,6 +94,7 @@ def main(arguments: Sequence[str]) -> int:
     # What can be known to fail fails before a model is loaded; every name is looked up before the first one is.
     check_samples(samples, config.parts)
     bare = {name for name in config.models if not has_table(name)}
+    target.mkdir(parents=True, exist_ok=True)
     inspections: list[Inspection] = []
     for name, label in zip(config.models, labels_of(config.models), strict=True):
         # A model that has no table yet gets none: its random start would say nothing.

@@ -83,6 +83,7 @@ def main(arguments: Sequence[str]) -> int:
             say(f"rolewise: {one.message}")
     if not runs:
         raise ValueError(f"no log of a Rolewise suite in {', '.join(config.logs)}; rolewise eval writes them")
+    output.mkdir(parents=True, exist_ok=True)  # if it cannot be made, that shows before figures are drawn
 
     from rolewise.reporting import build_sections, write_report
 

@@ -112,12 +112,15 @@ def main(arguments: Sequence[str]) -> int:
     every = parts(inputs)
     if unknown := [name for name in config.only if name not in {part.key for part in every}]:
         raise unknown_name("part", unknown[0], [part.key for part in every])
-    from rolewise.commands.eval_runs import check_others, look_up
+    from rolewise.commands.eval_runs import check_log_dir, check_others, check_rows, look_up
     from rolewise.reporting.write import check_target
 
-    given = EvalConfig(models=config.models, suite="adaptive", method="pair", attacker=config.attacker)
+    given = EvalConfig(
+        models=config.models, suite="adaptive", method="pair", attacker=config.attacker, batch_size=config.batch_size,
+        device=config.device, dtype=config.dtype,
+    )  # fmt: skip
     names, bare = look_up(given)
-    check_others(given)
+    check_others(given, names)
     check_others(EvalConfig(models=config.models, grader=config.grader))
     for file in config.templates:
         load_templates(file.expanduser())
@@ -132,10 +135,12 @@ def main(arguments: Sequence[str]) -> int:
             + "; ".join(f"{part.key} {part.missing or 'fits no model'}" for part in every
                         if not config.only or part.key in config.only)
         )  # fmt: skip
-    for part in asked:  # what cannot be written is found out before anything is asked
+    for part in asked:  # what cannot be read or written is found out before anything is asked
+        check_rows(_eval_config(config, part, fitting[part.key]))
         folder = _report_folder(config, part)
         folder.mkdir(parents=True, exist_ok=True)
         check_target(folder)
+    check_log_dir(config.log_dir)
     runs, failures = _run(config, every, asked, fitting)
     return _write(config, every, fitting, runs, failures)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -44,18 +45,13 @@ _Seconds = Annotated[float, tyro.conf.arg(metavar="S")]
 
 
 @dataclass(frozen=True, kw_only=True)
-class ServeConfig:
-    """What `rolewise serve` does."""
+class Access:
+    """Who can reach the server, and what it says."""
 
-    models: Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
-    """"smollm2-135m", hub ids, directories or .gguf files; NAME=MODEL gives one a name."""
     host: str = ServerSettings.host
     """The address to listen on; any but this machine's own lets others in, so set API keys."""
     port: Annotated[int, tyro.conf.arg(metavar="PORT")] = 8000
     """The port; 0 takes a free one, and prints it."""
-    upstream: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="URL")] = ()
-    """A vLLM server with our plugin that serves MODEL, of which the tokenizer alone is loaded here; may be repeated.
-    With several models, NAME=URL says whose it is."""
     api_key: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="KEY")] = ()
     """A key that clients must send; may be repeated. Everybody on this machine can see it: better --api-key-file."""
     api_key_file: Annotated[Path | None, tyro.conf.arg(metavar="FILE")] = None
@@ -64,6 +60,17 @@ class ServeConfig:
     """A name under which clients address the server (behind a proxy, say); may be repeated."""
     playground: bool | None = None
     """Whether there is a page at /; by default where only this machine can reach it."""
+    log_requests: bool = ServerSettings.log_requests
+    """Write a line to stderr for each request: time, path, status, seconds, tokens, id; never what is in it."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Engine:
+    """How models are run, and told of tools."""
+
+    upstream: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], tyro.conf.arg(metavar="URL")] = ()
+    """A vLLM server with our plugin that serves MODEL, of which the tokenizer alone is loaded here; may be repeated.
+    With several models, NAME=URL says whose it is."""
     scale: float | None = None
     """Factor on the segment table, in place of the models' own; 0 is the bare model without roles."""
     device: str | None = None
@@ -83,8 +90,16 @@ class ServeConfig:
     """The role of tool descriptions; data for tools of third parties."""
     tool_format: Literal["auto", "plain"] = ServerSettings.tool_format
     """How models are told of tools: as their chat template has it, or in plain text."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """What a request may ask for; beyond it is refused."""
+
     max_requests: _Number = ServerSettings.max_requests
     """Answers under way or waiting, over all models; more are refused with 429."""
+    max_connections: _Number = ServerSettings.max_connections
+    """Open connections."""
     max_completion_tokens: _Number = ServerSettings.max_completion_tokens
     """The most tokens of an answer, and what one gets that asks for no number."""
     max_prompt_tokens: _Number = ServerSettings.max_prompt_tokens
@@ -93,12 +108,22 @@ class ServeConfig:
     """The largest n."""
     max_messages: _Number = ServerSettings.max_messages
     """The most messages of a conversation."""
+    max_parts: _Number = ServerSettings.max_parts
+    """The most parts of contents, and calls of tools, in a conversation."""
+    max_tools: _Number = ServerSettings.max_tools
+    """The most tools that are offered."""
     max_body_bytes: _Number = ServerSettings.max_body_bytes
     """The largest request."""
+    max_values: _Number = ServerSettings.max_values
+    """The most values in a request's JSON."""
     max_depth: _Number = ServerSettings.max_depth
     """How deep a request's JSON may be nested."""
-    max_connections: _Number = ServerSettings.max_connections
-    """Open connections."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timeouts:
+    """How long the server waits."""
+
     request_timeout: _Seconds = ServerSettings.request_timeout
     """Seconds that an answer may take."""
     read_timeout: _Seconds = ServerSettings.read_timeout
@@ -107,6 +132,29 @@ class ServeConfig:
     """Seconds for which an idle connection stays open."""
     shutdown_timeout: _Seconds = ServerSettings.shutdown_timeout
     """Seconds to finish what has begun, once the server is stopped."""
+
+
+_Models = Annotated[tyro.conf.Positional[tuple[str, ...]], tyro.conf.arg(metavar="MODEL...")]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Options:
+    """The options, in the groups in which --help shows them."""
+
+    models: _Models
+    """"smollm2-135m", hub ids, directories or .gguf files; NAME=MODEL gives one a name."""
+    access: tyro.conf.OmitArgPrefixes[Access] = Access()
+    engine: tyro.conf.OmitArgPrefixes[Engine] = Engine()
+    limit: tyro.conf.OmitArgPrefixes[Limits] = Limits()
+    timeout: tyro.conf.OmitArgPrefixes[Timeouts] = Timeouts()
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeConfig(Access, Engine, Limits, Timeouts):
+    """What `rolewise serve` does."""
+
+    models: tuple[str, ...]
+    """As on the command line."""
 
     def __post_init__(self) -> None:
         if not 0 <= self.port < 65536:
@@ -121,18 +169,23 @@ def main(arguments: Sequence[str]) -> int:
     from rolewise.commands.arguments import named_as_options
     from rolewise.commands.models import quiet_libraries, say
 
-    config = parse(ServeConfig, arguments, command="serve", teach=TEACH)
+    options = parse(_Options, arguments, command="serve", teach=TEACH)
+    config = ServeConfig(
+        models=options.models, **vars(options.access), **vars(options.engine), **vars(options.limit),
+        **vars(options.timeout),
+    )  # fmt: skip
     names = model_names(config.models)
     upstreams = upstreams_of(config.upstream, list(names))
     with named_as_options(ServeConfig):
         settings = settings_of(config)
     try:
         from rolewise.serving.app import create_app
-        from rolewise.serving.server import Server, bound_socket, url_of
+        from rolewise.serving.server import Server, bound_socket, others_find_at, url_of
     except ImportError as error:
         raise ImportError(f"the server needs {error.name}: in your clone, pip install -e '.[serve]'") from error
     logging.basicConfig(format="rolewise: %(message)s", level=logging.WARNING, stream=sys.stderr)
     logging.getLogger("httpx").setLevel(logging.WARNING)
+    logging.getLogger("rolewise.serving.access").setLevel(logging.INFO)
 
     one = bound_socket(config.host, config.port)  # before minutes of loading
     try:
@@ -140,13 +193,17 @@ def main(arguments: Sequence[str]) -> int:
         backends = {name: _backend(model, upstreams.get(name, ()), config, say) for name, model in names.items()}
         app = create_app(backends, settings)
         url = url_of(config.host, one.getsockname()[1])
-        server = Server(app, settings, lambda: _tell(url, settings, list(names), say))
+        others = others_find_at(config.host, one.getsockname()[1])
+        server = Server(app, settings, lambda: _tell(url, others, settings, list(names), say))
         # What keeps a server from starting comes out below, without a traceback.
         logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
+        # What uvicorn puts back at its end, when there is nothing left that a further Ctrl-C could end.
+        before = signal.signal(signal.SIGINT, signal.SIG_IGN)
         try:
             server.run(sockets=[one])
-        except SystemExit:
-            if app.state.failed is None:
+        except BaseException as error:
+            signal.signal(signal.SIGINT, before)
+            if not isinstance(error, SystemExit) or app.state.failed is None:
                 raise
             raise ConnectionError(str(app.state.failed)) from app.state.failed
     finally:
@@ -211,10 +268,16 @@ def settings_of(config: ServeConfig) -> ServerSettings:
 def _keys(config: ServeConfig) -> tuple[str, ...]:
     keys = [*config.api_key, *os.environ.get(KEYS, "").replace(",", " ").split()]
     if config.api_key_file is not None:
-        lines = config.api_key_file.expanduser().read_text(encoding="utf-8").splitlines()
+        try:
+            lines = config.api_key_file.expanduser().read_text(encoding="utf-8").splitlines()
+        except UnicodeDecodeError:
+            raise ValueError(f"--api-key-file {config.api_key_file} is no text in UTF-8") from None
+        except OSError as error:
+            why = error.strerror or type(error).__name__
+            raise ValueError(f"--api-key-file {config.api_key_file} cannot be read: {why}") from None
         found = [line.strip() for line in lines if line.strip() and not line.startswith("#")]
         if not found:
-            raise ValueError(f"{config.api_key_file} has no key; write one a line")
+            raise ValueError(f"--api-key-file {config.api_key_file} has no key; write one a line")
         keys += found
     return tuple(dict.fromkeys(keys))
 
@@ -242,8 +305,10 @@ def _backend(model: str, upstreams: Sequence[str], config: ServeConfig, say: Cal
     )
 
 
-def _tell(url: str, settings: ServerSettings, names: list[str], say: Callable[[str], None]) -> None:
+def _tell(url: str, others: str | None, settings: ServerSettings, names: list[str], say: Callable[[str], None]) -> None:
     logging.getLogger("uvicorn").setLevel(logging.ERROR)
+    if others is not None:
+        say(f"listening on all addresses of this machine{others and f'; others find it at {others}'}")
     if not settings.loopback and not settings.api_keys:
         say(f"warning: {settings.host} can be reached by others, and there are no API keys: whoever finds the server "
             f"can use it. --api-key-file FILE or {KEYS} sets them")  # fmt: skip

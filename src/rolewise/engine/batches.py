@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from rolewise.engine.decoding import Answer, Growing, Request
+from rolewise.engine.decoding import Answer, Growing, Request, require_finite
 from rolewise.engine.kv import (
     Prefix,
     cut_rows,
@@ -79,6 +79,7 @@ class Engine:
 
         Raises:
             PromptTooLongError: when a prompt does not fit into the model's positions; before anything is computed.
+            NotFiniteError: when the model's logits are no numbers.
         """
         growing = [Growing(request, self.tokenizer, self._stops, self.room_for(request)) for request in requests]
         return self._run(growing)
@@ -225,8 +226,8 @@ class Engine:
             chosen = order[at : at + self.batch_size]
             width = len(rows[chosen[0]][0])
             columns = [
-                torch.tensor([[*rows[row][column], *[fill] * (width - len(rows[row][0]))] for row in chosen])
-                for column, fill in enumerate((self._reader.pad, self._reader.output, 0))
+                torch.tensor([_padded(one, width, one[0] if column < 2 else 0) for one in column_of])
+                for column, column_of in enumerate(zip(*(rows[row] for row in chosen), strict=True))
             ]
             yield from zip(chosen, self._logprobs(*(column.to(self.model.device) for column in columns)), strict=True)
 
@@ -241,8 +242,14 @@ class Engine:
         return [float(one.mean()) for one in taken.split(wanted.sum(1).tolist())]
 
 
+def _padded(values: Sequence[int], width: int, fill: int) -> list[int]:
+    return [*values, *[fill] * (width - len(values))]
+
+
 def _choose(states: Sequence[Growing], logits: torch.Tensor) -> torch.Tensor:
     """The next token of each row, [rows], from logits [rows, vocabulary]; the rows take it."""
-    likeliest = logits.argmax(-1).tolist()
+    values, likeliest = (column.tolist() for column in logits.max(-1))
+    for value in values:
+        require_finite(value)
     tokens = [state.take(logits[row], likeliest[row]) for row, state in enumerate(states)]
     return torch.tensor(tokens, device=logits.device)

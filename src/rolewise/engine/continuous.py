@@ -72,7 +72,8 @@ class ContinuousEngine:
         self._readings: list[Reading] = []
         self._waiting: deque[Row] = deque()
         self._kv_tokens, self._chunk = kv_tokens, chunk_tokens
-        self._own_scale = model.segment_scale
+        self.own_scale = model.segment_scale
+        """Of requests that choose none; the model's changes from pass to pass."""
         embedding: Any = model.get_input_embeddings()
         self._vocabulary = int(embedding.weight.shape[0])
         self._admitted = 0
@@ -88,7 +89,7 @@ class ContinuousEngine:
             PromptTooLongError: when the prompt fills the model's positions.
             ValueError: when an id, a segment or the scale is out of range, or the prompt fills all of `kv_tokens`.
         """
-        scale = self._own_scale if scale is None else float(scale)
+        scale = self.own_scale if scale is None else float(scale)
         if not math.isfinite(scale):
             raise ValueError(f"scale={scale} must be a finite number; 1 is the table as trained, 0 the bare model")
         for name, values, end in (

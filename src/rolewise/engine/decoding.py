@@ -21,6 +21,26 @@ class PromptTooLongError(ValueError):
         self.tokens, self.positions = tokens, positions
 
 
+class NotFiniteError(ArithmeticError):
+    """The model's logits are no numbers, so that no token is the likeliest."""
+
+    def __init__(self, value: float) -> None:
+        super().__init__(
+            f"the model's logits are {value}: its weights are damaged, or its precision overflows; load it "
+            "again, or in another dtype (such as fp32)"
+        )
+
+
+def require_finite(value: float) -> None:
+    """Check the greatest logit of a place, which is no number if any of them is none.
+
+    Raises:
+        NotFiniteError: when it is not finite.
+    """
+    if not math.isfinite(value):
+        raise NotFiniteError(value)
+
+
 _LIKELY = 256
 """The tokens among which those that make up `top_p` are looked for first."""
 

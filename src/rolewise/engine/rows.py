@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import torch
 
-from rolewise.engine.decoding import Ending, Growing, Request, TokenLogprob
+from rolewise.engine.decoding import Ending, Growing, Request, TokenLogprob, require_finite
 from rolewise.engine.store import BlockKey, block_keys
 
 
@@ -79,8 +78,7 @@ def write(rows: Sequence[Row], logits: torch.Tensor) -> list[Written]:
         growing = row.growing
         before = len(growing.tokens)
         try:
-            if not math.isfinite(value):
-                raise ArithmeticError(f"the model's logits are {value}: its weights or its precision overflow")
+            require_finite(value)
             row.next = growing.take(logits[place], token)
         except Exception as error:
             row.failed = True

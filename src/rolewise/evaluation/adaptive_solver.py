@@ -25,7 +25,7 @@ from rolewise.evaluation.conversations import from_rolewise
 from rolewise.evaluation.outcomes import CEILING, CLEAN
 from rolewise.evaluation.provider import OPTIONS_KEY, RolewiseAPI
 from rolewise.evaluation.store import open_store
-from rolewise.evaluation.unaskable import TOO_LONG_KEY, refusal_of
+from rolewise.evaluation.unaskable import NOTHING_TO_ASK_KEY, TOO_LONG_KEY, refusal_of
 from rolewise.evaluation.watching import tell_answered, tell_wrote
 from rolewise.samples import Sample, to_messages
 
@@ -194,7 +194,9 @@ class _EndedError(Exception):
 def _made_output(model: Model, answer: Answered) -> ModelOutput:
     """An answer that no provider of inspect_ai gave."""
     if answer.refused:
-        return ModelOutput.from_content(model.name, answer.text, stop_reason="model_length", error=answer.text)
+        output = ModelOutput.from_content(model.name, answer.text, stop_reason="model_length", error=answer.text)
+        output.metadata = {NOTHING_TO_ASK_KEY: True}
+        return output
     return ModelOutput.from_content(model.name, answer.text)
 
 

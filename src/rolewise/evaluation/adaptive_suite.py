@@ -173,7 +173,6 @@ def _attacker(name: str | None) -> Callable[[], Any]:
         return lambda: other_model(name, "attacker")
     if "attacker" not in model_roles():
         raise ValueError(
-            "pair needs an attacker model: give attacker=provider/model, or the model role `attacker` "
-            "(inspect eval … --model-role attacker=provider/model)"
+            "pair needs an attacker model: give attacker=provider/model (inspect eval: or a --model-role of that name)"
         )
     return lambda: get_model(role="attacker", required=True)

@@ -60,7 +60,7 @@ class Outcome:
 
 @dataclass(frozen=True, kw_only=True)
 class Refusal:
-    """A row that the model could not be asked: its prompt is too long."""
+    """A row that has no answer: its prompt is too long for the model, or the attacker wrote nothing to ask."""
 
     id: str
     """The sample's id."""
@@ -68,6 +68,8 @@ class Refusal:
     epoch: int = 1
     reason: str
     """What the model or its provider said."""
+    too_long: bool = True
+    """Whether the prompt's length is why; otherwise the reason says all."""
     tokens: int | None = None
     """The prompt's length; None when the provider does not tell."""
     positions: int | None = None

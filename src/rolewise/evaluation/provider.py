@@ -34,6 +34,7 @@ from inspect_ai.tool import ToolCall, ToolChoice, ToolInfo
 
 from rolewise.engine.decoding import Answer, PromptTooLongError, Request
 from rolewise.evaluation.conversations import to_rolewise, to_schemas
+from rolewise.evaluation.devices import require_device
 from rolewise.evaluation.judging import settled
 from rolewise.evaluation.probes import make_probe
 from rolewise.evaluation.unaskable import TOO_LONG_KEY
@@ -96,6 +97,7 @@ class RolewiseAPI(ModelAPI):
         if self._tool_choice not in CHOICES:
             raise ValueError(f"tool_format={self._tool_choice!r} must be one of {', '.join(CHOICES)}")
         self._tool_format: ToolFormat | None = None
+        require_device(model_args.get("device"))
         self.model, self.tokenizer = load(model_name, dtype=model_args.get("dtype", "auto"))
         accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
         self.model.to(cast("Any", model_args.get("device") or accelerator or "cpu"))

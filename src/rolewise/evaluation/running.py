@@ -126,12 +126,13 @@ def run_plan(plan: Plan, log_dir: Path, *, description: str) -> Run:
     return run_of(log)
 
 
-def other_model(name: str, use: str) -> Any:
-    """A model of inspect_ai that grades or attacks.
+def other_model(name: str, use: str, arguments: Mapping[str, Any] | None = None) -> Any:
+    """A model of inspect_ai that grades, attacks, or is under test.
 
     Args:
         name: as inspect_ai knows it.
-        use: what it is for, in words: grader, attacker.
+        use: what it is for, in words: grader, attacker, model.
+        arguments: what its provider is told.
 
     Raises:
         ValueError: when inspect_ai has no such model, or a key that it needs is not in the environment.
@@ -142,21 +143,20 @@ def other_model(name: str, use: str) -> Any:
     from rolewise.evaluation import registry
 
     assert registry.rolewise is not None
+    mock: dict[str, Any] = {"custom_outputs": _mock_answer} if name.startswith("mockllm/") else {}
     try:
-        mock: dict[str, Any] = {"custom_outputs": _mock_answer} if name.startswith("mockllm/") else {}
-        return get_model(name, memoize=False, **mock)
+        return get_model(name, memoize=False, **{**mock, **(arguments or {})})
     except (PrerequisiteError, ValueError, ImportError) as error:
         said = re.sub(r"\[/?[a-z ]+\]", "", " ".join(str(error).split()))  # inspect_ai writes rich's markup
         raise ValueError(f"{use} {name!r} cannot be used: {said[:300]}") from None
 
 
 def _model(plan: Plan) -> Any:
+    if not plan.model.startswith(f"{PROVIDER}/"):
+        return other_model(plan.model, "model", plan.model_args)
     from inspect_ai.model import get_model
 
-    arguments = dict(plan.model_args)
-    if plan.model.startswith("mockllm/"):
-        arguments.setdefault("custom_outputs", _mock_answer)
-    return get_model(plan.model, memoize=False, **arguments)
+    return get_model(plan.model, memoize=False, **plan.model_args)
 
 
 def _mock_answer(*_: Any) -> Any:

@@ -1,7 +1,8 @@
-"""Rows that are too long for a model: each fails on its own, is counted and named, and the evaluation goes on."""
+"""Rows that a model could not be asked: each fails on its own, is counted and named, and the evaluation goes on."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rolewise.evaluation.outcomes import Refusal, Run
@@ -11,6 +12,9 @@ if TYPE_CHECKING:
 
 TOO_LONG_KEY = "rolewise_too_long"
 """Where the metadata of our provider's output has the lengths: `{"tokens": 531, "positions": 512}`."""
+
+NOTHING_TO_ASK_KEY = "rolewise_nothing_to_ask"
+"""In the metadata of an output that stands for a row of which an attacker made nothing: no matter of length."""
 
 LEFT_OUT = "figures over several conditions, and differences between models, leave their samples out"
 """What becomes of a sample that lacks a condition."""
@@ -32,12 +36,14 @@ def as_refusal(output: ModelOutput, meta: dict[str, Any], epoch: int) -> Refusal
     """The refusal that an output is, or None."""
     if (reason := refusal_of(output)) is None:
         return None
-    lengths: dict[str, int] = (output.metadata or {}).get(TOO_LONG_KEY, {})
+    metadata = output.metadata or {}
+    lengths: dict[str, int] = metadata.get(TOO_LONG_KEY, {})
     return Refusal(
         id=meta["id"],
         condition=meta["condition"],
         epoch=epoch,
         reason=reason,
+        too_long=NOTHING_TO_ASK_KEY not in metadata,
         tokens=lengths.get("tokens"),
         positions=lengths.get("positions"),
     )
@@ -52,19 +58,30 @@ def refusals_line(run: Run, most: int = 6) -> str:
         run: whose rows.
         most: how many rows to name.
     """
-    if not run.refused:
-        return ""
-    names = list(dict.fromkeys(f"{one.id}/{one.condition}" for one in run.refused))
-    named = ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
-    told = f"{len(run.refused)} of {run.expected} rows could not be asked: too long for the model ({_why(run)})"
-    return f"{told}: {named}"
+    groups: dict[str, list[Refusal]] = {}
+    for one in run.refused:
+        groups.setdefault("" if one.too_long else one.reason, []).append(one)
+    return "; ".join(
+        f"{len(group)} of {run.expected} rows could not be asked: {_shown(reason) or _too_long(group)}: "
+        + _named(group, most)
+        for reason, group in groups.items()
+    )
 
 
-def _why(run: Run) -> str:
-    known = [(one.tokens, one.positions) for one in run.refused if one.tokens and one.positions]
+def _named(group: Sequence[Refusal], most: int) -> str:
+    names = list(dict.fromkeys(f"{one.id}/{one.condition}" for one in group))
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+
+
+def _too_long(group: Sequence[Refusal]) -> str:
+    known = [(one.tokens, one.positions) for one in group if one.tokens and one.positions]
     if not known:
-        from rolewise.display import safe_text
-
-        return f"it says: {safe_text(' '.join(run.refused[0].reason.split()))[:160]}"
+        return f"too long for the model (it says: {_shown(group[0].reason)})"
     tokens, positions = max(known)
-    return f"{'up to ' if len(set(known)) > 1 else ''}{tokens} > {positions} tokens"
+    return f"too long for the model ({'up to ' if len(set(known)) > 1 else ''}{tokens} > {positions} tokens)"
+
+
+def _shown(reason: str) -> str:
+    from rolewise.display import safe_text
+
+    return safe_text(" ".join(reason.split()))[:160]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import contextlib
 import io
 import os
+import shlex
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -84,6 +86,7 @@ class FoldedClient:
             max_retries=max_retries,
             http_client=http_client,
         )
+        self._no_connection = openai.APIConnectionError
         self._checked = False
         self._lock = threading.Lock()
 
@@ -100,11 +103,13 @@ class FoldedClient:
 
         Raises:
             ValueError: when a message or an option cannot be used, or the server is the wrong one (see `check`).
-            openai.APIError: when the server does not answer, or refuses.
+            ConnectionError: when nothing answers at the address; it names what to start there.
+            openai.APIError: when the server refuses.
         """
         request = self.request(messages, rendering=rendering, **options)
         self._require_checked()
-        return self._openai.completions.create(**request, model=self.model)
+        with self._connected():
+            return self._openai.completions.create(**request, model=self.model)
 
     def stream(
         self, messages: Sequence[Mapping[str, Any]], *, rendering: Mapping[str, Any] | None = None, **options: Any
@@ -112,7 +117,7 @@ class FoldedClient:
         """The answer as it comes, part by part, each with new text in `.choices[0].text`; see `complete`."""
         request = self.request(messages, rendering=rendering, **options)
         self._require_checked()
-        with self._openai.completions.create(**request, model=self.model, stream=True) as parts:
+        with self._connected(), self._openai.completions.create(**request, model=self.model, stream=True) as parts:
             yield from parts
 
     def request(
@@ -136,9 +141,11 @@ class FoldedClient:
 
         Raises:
             ValueError: when the server names none.
+            ConnectionError: when nothing answers at the address.
         """
         if self._model is None:
-            served = [one.id for one in self._openai.models.list().data]
+            with self._connected():
+                served = [one.id for one in self._openai.models.list().data]
             if not served:
                 raise ValueError(f"the server at {self._openai.base_url} names no model; pass model=")
             self._model = served[0]
@@ -149,8 +156,13 @@ class FoldedClient:
 
         Raises:
             ValueError: when it has not, or does not.
-            openai.APIError: when the server does not answer, or refuses.
+            ConnectionError: when nothing answers at the address.
+            openai.APIError: when the server refuses.
         """
+        with self._connected():
+            self._check()
+
+    def _check(self) -> None:
         known: Mapping[str, Any] = self.prompts.check
         ids: list[int] = known["input_ids"]
         spread, count = float(known["spread"]), len(known["answer"])
@@ -175,6 +187,18 @@ class FoldedClient:
     def close(self) -> None:
         """Close the connections to the server."""
         self._openai.close()
+
+    @contextlib.contextmanager
+    def _connected(self) -> Generator[None]:
+        """Say of a connection that fails where it should have led, and what to start there."""
+        try:
+            yield
+        except self._no_connection as error:
+            command = f"vllm serve {shlex.quote(str(self.prompts.directory))} --enable-prompt-embeds"
+            raise ConnectionError(
+                f"nothing answers at {self._openai.base_url} ({error.__cause__ or error}); start the folded model "
+                f"there with {command}, or pass another base_url"
+            ) from error
 
     def _require_checked(self) -> None:
         with self._lock:

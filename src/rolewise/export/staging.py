@@ -6,6 +6,7 @@ import errno
 import glob
 import os
 import shutil
+import uuid
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,11 +22,14 @@ def check_target(target: Path, source: Path, *, overwrite: bool) -> None:
 
     Raises:
         NotADirectoryError: when `target` is a file.
+        PermissionError: when nothing can be written there.
         FileExistsError: when it holds files, and `overwrite` is off or they are no export of ours.
         ValueError: when it is the model that is to be exported, or a directory above it.
     """
     if target.exists() and not target.is_dir():
         raise NotADirectoryError(f"{str(target)!r} is a file; name a directory with -o")
+    if not os.access(home := _existing(target.parent), os.W_OK | os.X_OK):  # said before minutes of work
+        raise PermissionError(errno.EACCES, "cannot be written to; name a directory elsewhere with -o", str(home))
     _bring_back(target)
     if source.exists() and source.resolve().is_relative_to(target.resolve()):
         raise ValueError(f"-o {str(target)!r} is, or holds, the model that is exported; name another directory")
@@ -71,6 +75,13 @@ def staged(target: Path) -> Generator[Path]:
     except Exception as error:
         if is_disk_full(error):
             raise _full(target) from error
+        if _is_too_large(error):
+            raise OSError(
+                errno.EFBIG,
+                "a file grew larger than the disk's file system or a limit (ulimit -f) allows; write smaller ones with "
+                "--max-shard-size, such as 2GB; nothing half-written was left",
+                str(target),
+            ) from error
         raise
     finally:
         shutil.rmtree(staging, ignore_errors=True)
@@ -89,7 +100,7 @@ def _put_in_place(staging: Path, target: Path) -> None:
     except OSError:
         os.rename(replaced, target)
         raise
-    shutil.rmtree(replaced, ignore_errors=True)
+    os.rename(replaced, staging)  # deleted under a name from which nobody brings back what is half there
 
 
 def _bring_back(target: Path) -> None:
@@ -99,8 +110,8 @@ def _bring_back(target: Path) -> None:
             continue  # not of ours
         if not target.exists():
             os.rename(replaced, target)
-        else:
-            shutil.rmtree(replaced, ignore_errors=True)
+        else:  # the next export deletes it, with what else was abandoned
+            os.rename(replaced, target.with_name(f".{target.name}.exporting-{uuid.uuid4().int}"))
 
 
 def _remove_abandoned(target: Path) -> None:
@@ -131,6 +142,14 @@ def _lock(directory: Path) -> int | None:
         os.close(descriptor)
         return None
     return descriptor
+
+
+def _is_too_large(error: BaseException | None) -> bool:
+    while error is not None:
+        if getattr(error, "errno", None) == errno.EFBIG or "os error 27" in str(error):  # as safetensors has it
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _open_to_readers(directory: Path) -> None:

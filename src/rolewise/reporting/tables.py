@@ -192,7 +192,7 @@ def _runs(section: Section) -> Table:
     for arm in section.arms:
         run = arm.run
         settings = ", ".join(f"{shown(name)}={shown(value)}" for name, value in sorted(arm.settings.items()))
-        answers = f"{len(run.outcomes)} of {run.expected}" + (f", {len(run.refused)} too long" if run.refused else "")
+        answers = f"{len(run.outcomes)} of {run.expected}" + (f", {len(run.refused)} not asked" if run.refused else "")
         answers += f", {arm.ungraded} ungraded" if arm.ungraded else ""
         rows.append(
             [

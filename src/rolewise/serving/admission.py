@@ -8,6 +8,12 @@ from collections.abc import Generator
 from rolewise.serving.backend import OverloadedError, UnavailableError
 
 
+def shutting_down() -> UnavailableError:
+    """What is said of a server that is stopping."""
+    why = "the server is shutting down"
+    return UnavailableError(why, told=why)
+
+
 class Admission:
     """Counts the answers that are under way or wait, over all models; used on the event loop alone.
 
@@ -30,7 +36,7 @@ class Admission:
             UnavailableError: when the server is stopping.
         """
         if self.stopping:
-            raise UnavailableError("the server is shutting down")
+            raise shutting_down()
         if self._inside + answers > self._limit:
             raise OverloadedError(
                 f"{self._inside} answers are under way or waiting, and the server takes {self._limit}; try again later"

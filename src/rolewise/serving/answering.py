@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -23,12 +24,19 @@ from rolewise.engine.decoding import Request
 from rolewise.rendering import render
 from rolewise.roles import Role, RoleScheme
 from rolewise.serving.admission import Admission
-from rolewise.serving.backend import Backend
+from rolewise.serving.backend import Backend, UnavailableError
+from rolewise.serving.bounds import LeastTokens, contents
 from rolewise.serving.errors import ApiError
 from rolewise.serving.metrics import Metrics
 from rolewise.serving.reading import AnswerReader, Piece, TokenTexts
 from rolewise.serving.settings import ServerSettings
+from rolewise.serving.tracing import TRACE, named
 from rolewise.tools.format import ToolFormat, tool_format
+
+logger = logging.getLogger("rolewise.serving")
+
+_LARGE = 128 * 1024
+"""Characters of a conversation that take so long to render that others should not wait for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,6 +92,7 @@ class Answering:
         admission: who may come in, over all models.
         metrics: what is counted.
         renderers: threads that render.
+        large: the thread that renders what is large, one at a time; by default `renderers` do.
     """
 
     def __init__(
@@ -95,13 +104,15 @@ class Answering:
         admission: Admission,
         metrics: Metrics,
         renderers: ThreadPoolExecutor,
+        large: ThreadPoolExecutor | None = None,
     ) -> None:
         self.name = name
         self.backend = backend
         self.settings = settings
         self._admission = admission
         self._counts = metrics.of(name)
-        self._renderers = renderers
+        self._renderers, self._large = renderers, large or renderers
+        self._least: LeastTokens | None = None
         self._tool_format: ToolFormat | None = None
         self._texts: dict[str, TokenTexts] = {}
 
@@ -141,17 +152,29 @@ class Answering:
             ApiError: when the conversation cannot be rendered, or is too long; it names why.
         """
         loop = asyncio.get_running_loop()
-        prompt = await loop.run_in_executor(self._renderers, self._render, messages, tools, enable_thinking)
-        tokens, positions = len(prompt.input_ids), self.backend.positions
-        problem = ""
+        threads = self._renderers
+        if sum(map(len, contents(messages))) > _LARGE:
+            await loop.run_in_executor(threads, self._refuse_early, messages)
+            threads = self._large
+        prompt = await loop.run_in_executor(threads, self._render, messages, tools, enable_thinking)
+        self._check_length(len(prompt.input_ids))
+        return prompt
+
+    def _refuse_early(self, messages: Sequence[Mapping[str, Any]]) -> None:
+        """What cannot be short enough is not worth seconds of rendering."""
+        if self._least is None:
+            self._least = LeastTokens(self.backend.tokenizer)
+        self._check_length(self._least.of_conversation(messages), "at least ")
+
+    def _check_length(self, tokens: int, about: str = "") -> None:
+        positions, problem = self.backend.positions, ""
         if tokens > self.settings.max_prompt_tokens:
             problem = f"this server takes {self.settings.max_prompt_tokens}"
         elif positions is not None and tokens >= positions:  # an answer needs one at least
             problem = f"there is room for {positions} here, the answer included"
         if problem:
-            said = f"the conversation has {tokens} tokens, and {problem}; shorten it"
+            said = f"the conversation has {about}{tokens} tokens, and {problem}; shorten it"
             raise ApiError(400, said, param="messages", code="context_length_exceeded")
-        return prompt
 
     async def stream(
         self, prompt: Prompt, sampling: Sampling, *, scale: float | None = None
@@ -186,7 +209,12 @@ class Answering:
                         break
             if not reader.ended:
                 raise RuntimeError(f"the engine of {self.name} ended an answer without saying why")
+        except UnavailableError as error:  # its words name machines, so that clients get others
+            logger.warning("%s", named(f"{self.name} cannot answer: {error}"))
+            raise
         finally:
+            if (trace := TRACE.get()) is not None:
+                trace.read, trace.written = len(request.input_ids), trace.written + reader.written
             self._counts.left(reader.written, started=not first)
 
     def _request(self, prompt: Prompt, sampling: Sampling) -> Request:

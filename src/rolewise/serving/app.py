@@ -12,6 +12,7 @@ from typing import Any
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
@@ -55,8 +56,9 @@ def create_app(backends: Mapping[str, Backend], settings: ServerSettings) -> Fas
         data_layout(backend.tokenizer)  # a tokenizer without a template is an error now, not at the first request
     metrics, admission = Metrics(), Admission(settings.max_requests)
     renderers = ThreadPoolExecutor(settings.render_workers, thread_name_prefix="rolewise-render")
+    large = ThreadPoolExecutor(1, thread_name_prefix="rolewise-render-large")
     models = {
-        name: Answering(name, backend, settings, admission=admission, metrics=metrics, renderers=renderers)
+        name: Answering(name, backend, settings, admission=admission, metrics=metrics, renderers=renderers, large=large)
         for name, backend in backends.items()
     }
 
@@ -72,10 +74,12 @@ def create_app(backends: Mapping[str, Backend], settings: ServerSettings) -> Fas
             yield
         finally:
             await asyncio.gather(*(backend.close() for backend in backends.values()), return_exceptions=True)
-            renderers.shutdown(wait=False, cancel_futures=True)
+            for threads in (renderers, large):
+                threads.shutdown(wait=False, cancel_futures=True)
 
     app = FastAPI(
         title="Rolewise", version=rolewise.__version__, lifespan=lifespan, docs_url=None, redoc_url=None,
+        redirect_slashes=False,  # the address that a redirection names would be made of the client's Host header
         summary="OpenAI-compatible chat completions in which every token has a role.",
     )  # fmt: skip
     app.state.failed = None
@@ -125,6 +129,8 @@ def _add_models(app: FastAPI, names: list[str]) -> None:
     @app.get("/v1/models/{model:path}", response_model=Model, responses=ERRORS)
     async def model(model: str) -> JSONResponse:  # pyright: ignore[reportUnusedFunction]
         """One of them."""
+        if not model:
+            raise ApiError(404, "there is no /v1/models/ here: /v1/models was meant")
         if model not in cards:
             raise ApiError(404, f"there is no model {model[:200]!r} here; there is {', '.join(cards)}",
                            param="model", code="model_not_found")  # fmt: skip
@@ -158,12 +164,27 @@ def _add_refusals(app: FastAPI) -> None:
 
 async def _http_error(request: Request, error: Exception) -> Response:
     if isinstance(error, HTTPException):
-        what = {404: f"there is no {request.url.path[:200]} here", 405: f"{request.url.path[:200]} does not take "
-                f"{request.method[:20]}"}.get(error.status_code, str(error.detail))  # fmt: skip
+        path, what = request.url.path[:200], str(error.detail)
+        allowed = (error.headers or {}).get("Allow", "another method")
+        if error.status_code == 404:
+            what = f"there is no {path} here{_meant(request)}"
+        elif error.status_code == 405:
+            what = f"{path} does not take {request.method[:20]}; send {allowed}"
         told = ApiError(error.status_code, what, headers=error.headers)
     else:
         told = ApiError(400, "; ".join(str(one.get("msg")) for one in _problems(error)))
     return Response(told.encoded(), told.status, headers=told.headers, media_type="application/json")
+
+
+def _meant(request: Request) -> str:
+    """Which path was meant: clients forget /v1, or write it or a slash once too often."""
+    parts = [part for part in request.url.path[:200].split("/") if part and part != "v1"]
+    known = {route.path for route in request.app.routes if isinstance(route, APIRoute)}
+    for path in (f"/v1/{'/'.join(parts)}", f"/{'/'.join(parts)}"):
+        if path in known and path != request.url.path:
+            base = "; a client's base_url ends with /v1" if path.startswith("/v1/") else ""
+            return f": {path} was meant{base}"
+    return ": the API is at /v1"
 
 
 def _problems(error: Exception) -> list[Any]:

@@ -19,7 +19,14 @@ class OverloadedError(Exception):
 
 
 class UnavailableError(Exception):
-    """The engine cannot answer now: an upstream is gone, or the engine has stopped."""
+    """The engine cannot answer now: an upstream is gone, or the engine has stopped.
+
+    Its words are for the log, since they name machines; `told` is what clients read.
+    """
+
+    def __init__(self, message: str, *, told: str = "the model cannot answer now; try again later") -> None:
+        super().__init__(message)
+        self.told = told
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +63,16 @@ class Backend(Protocol):
     @property
     def positions(self) -> int | None:
         """How many tokens fit, prompt and answer; None when there is no limit."""
+        ...
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether roles change what it answers: not without a segment table, nor at scale 0."""
+        ...
+
+    @property
+    def takes_scale(self) -> bool:
+        """Whether a request may choose its scale."""
         ...
 
     async def start(self) -> None:

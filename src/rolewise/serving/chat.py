@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import math
 import time
 import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping, Sequence
@@ -16,14 +17,15 @@ from typing import Any, TypeVar
 
 from starlette.types import Receive, Scope, Send
 
+from rolewise.serving.admission import shutting_down
 from rolewise.serving.answering import Answering, Prompt, model_of
-from rolewise.serving.backend import UnavailableError
 from rolewise.serving.errors import api_error
 from rolewise.serving.guard import GoneError
 from rolewise.serving.metrics import Metrics
 from rolewise.serving.parsing import ChatJob, parse_chat
 from rolewise.serving.reading import Piece, TokenInfo
 from rolewise.serving.settings import ServerSettings
+from rolewise.serving.tracing import named
 
 T = TypeVar("T")
 
@@ -136,13 +138,13 @@ class _Reply:
                 raise
             if isinstance(error, asyncio.CancelledError):
                 # A client that is still there learns why the stream ends here.
-                why = UnavailableError("the server is shutting down") if self._answering.stopping else TimeoutError()
+                why = shutting_down() if self._answering.stopping else TimeoutError()
                 with contextlib.suppress(Exception):
                     async with asyncio.timeout(_LAST_WORDS):
                         await send({"type": "http.response.body", "body": _error_event(why)})
                 raise
             if (told := api_error(error)).status == 500:
-                logger.exception("an answer of %s failed", self._head["model"])
+                logger.exception("%s", named(f"an answer of {self._answering.name} failed"))
             await send({"type": "http.response.body", "body": _error_event(told)})
 
     def _count(self, choice: int, piece: Piece) -> None:
@@ -285,6 +287,8 @@ def _finish(piece: Piece) -> str:
 
 def _logprob(token: TokenInfo) -> dict[str, Any]:
     chance = token.logprob if token.logprob is not None else _NEVER
+    if math.isnan(chance) or chance == math.inf:
+        raise ValueError(f"the engine gave a log-probability of {chance}, which is none")
     return {"token": token.text, "logprob": chance if chance > _NEVER else _NEVER, "bytes": list(token.bytes)}
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from rolewise.serving.backend import OverloadedError, UnavailableError
+from rolewise.serving.tracing import named
 
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 
@@ -61,10 +62,11 @@ def api_error(error: Exception) -> ApiError:
             wait = str(max(1, math.ceil(error.retry_after)))
             return ApiError(429, str(error), code="overloaded", headers={"Retry-After": wait})
         case UnavailableError():
-            return ApiError(503, str(error), code="unavailable", headers={"Retry-After": "5"})
+            return ApiError(503, named(error.told), code="unavailable", headers={"Retry-After": "5"})
         case NotImplementedError():
             return ApiError(400, str(error), code="unsupported")
         case TimeoutError():
             return ApiError(504, "the answer took longer than this server allows; ask for fewer tokens", code="timeout")
         case _:
-            return ApiError(500, "something went wrong in the server; its log says what", code="internal_error")
+            why = "something went wrong in the server; its log says what"
+            return ApiError(500, named(why), code="internal_error")

@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import logging
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from time import perf_counter
 from typing import Any
 
@@ -20,8 +21,10 @@ from rolewise.serving.backend import OverloadedError
 from rolewise.serving.errors import ApiError, api_error
 from rolewise.serving.metrics import Metrics
 from rolewise.serving.settings import ServerSettings, is_loopback
+from rolewise.serving.tracing import TRACE, Trace, named
 
 logger = logging.getLogger("rolewise.serving")
+access = logging.getLogger("rolewise.serving.access")
 
 _LARGE_BODIES = 16
 """Bodies of the largest size that may be held at a time: it bounds the memory, whoever holds the connections."""
@@ -49,12 +52,15 @@ class Guard:
         began = perf_counter()
         body: list[bytes] = []
         status = 0
+        trace = Trace()
+        TRACE.set(trace)
 
         async def counted(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                message["headers"] = [*message.get("headers", ()), (b"x-content-type-options", b"nosniff")]
+                message["headers"] = [*message.get("headers", ()), (b"x-content-type-options", b"nosniff"),
+                                      (b"x-request-id", trace.id.encode())]  # fmt: skip
             await send(message)
 
         try:
@@ -65,7 +71,9 @@ class Guard:
                 # Its body stays unread, and uvicorn has no timer for a client that goes on sending it for ever.
                 error.headers = {**error.headers, "Connection": "close"}
                 raise
-            await self._app(scope, await self._with_body(body, headers, receive), counted)
+            # To a HEAD, all that takes GET answers; uvicorn leaves the body out.
+            asked = {**scope, "method": "GET"} if scope["method"] == "HEAD" else scope
+            await self._app(asked, await self._with_body(body, headers, receive), counted)
         except GoneError:
             pass
         except asyncio.CancelledError:
@@ -77,13 +85,18 @@ class Guard:
             if status:
                 raise
             if api_error(error).status == 500:
-                logger.exception("%s %s failed", scope["method"], scope["path"])
+                logger.exception("%s", named(f"{_line(scope)} failed"))
             await send_error(api_error(error), counted)
         finally:
             self._held -= sum(map(len, body))
             endpoint = _endpoint(scope["path"])
             self._metrics.requests.labels(endpoint, str(status or 499)).inc()
             self._metrics.seconds.labels(endpoint).observe(perf_counter() - began)
+            if self._settings.log_requests:
+                access.info(
+                    "%s %s %s, %.3f s, %d + %d tokens, %s", datetime.now(UTC).strftime("%FT%TZ"), _line(scope),
+                    status or "client gone", perf_counter() - began, trace.read, trace.written, trace.id,
+                )  # fmt: skip
 
     def _check(self, scope: Scope, headers: Mapping[bytes, bytes]) -> None:
         settings = self._settings
@@ -93,11 +106,8 @@ class Guard:
                 403, "this server is not known under the name in the Host header; address it by its own, or start "
                 "it with --allowed-host NAME", code="unknown_host",
             )  # fmt: skip
-        if self._keys and not _open(scope) and not self._known_key(headers.get(b"authorization", b"")):
-            raise ApiError(
-                401, "this server asks for an API key: send it as 'Authorization: Bearer KEY'", code="invalid_api_key",
-                headers={"WWW-Authenticate": "Bearer"},
-            )  # fmt: skip
+        if self._keys and not _open(scope) and (problem := self._problem_with_key(headers.get(b"authorization"))):
+            raise ApiError(401, problem, code="invalid_api_key", headers={"WWW-Authenticate": "Bearer"})
         if self._admission.stopping and scope["path"] != "/health":
             raise _stopping()
         length = headers.get(b"content-length", b"0")
@@ -109,13 +119,17 @@ class Guard:
         if not length.isdigit() or int(length[:20]) > settings.max_body_bytes:
             raise _too_large(settings)
 
-    def _known_key(self, authorization: bytes) -> bool:
-        scheme, _, key = authorization.partition(b" ")
+    def _problem_with_key(self, authorization: bytes | None) -> str:
+        scheme, _, key = (authorization or b"").strip().partition(b" ")
         given = _digest(key.strip())
         found = False
         for known in self._keys:  # all of them, so that the time does not tell which
             found |= hmac.compare_digest(known, given)
-        return found and scheme.lower() == b"bearer"
+        if not authorization:
+            return "no API key was sent, and this server asks for one: send it as 'Authorization: Bearer KEY'"
+        if scheme.lower() != b"bearer" or not key.strip():
+            return "the Authorization header is not 'Bearer KEY', with one of this server's API keys"
+        return "" if found else "the API key that was sent is none of this server's; ask whoever runs it for one"
 
     async def _with_body(self, chunks: list[bytes], headers: Mapping[bytes, bytes], receive: Receive) -> Receive:
         """`receive` for the app, the whole body read into `chunks`."""
@@ -189,7 +203,7 @@ def _too_large(settings: ServerSettings) -> ApiError:
 
 
 def _stopping() -> ApiError:
-    return ApiError(503, "the server is shutting down", code="unavailable", headers={"Connection": "close"})
+    return ApiError(503, named("the server is shutting down"), code="unavailable", headers={"Connection": "close"})
 
 
 def _digest(key: bytes) -> bytes:
@@ -202,6 +216,12 @@ def _open(scope: Scope) -> bool:
     return path == "/health" or (
         scope["method"] in ("GET", "HEAD") and (path == "/" or path.startswith("/playground/static/"))
     )
+
+
+def _line(scope: Scope) -> str:
+    """Method and path for the log: as they were sent, so that no line can be forged, and without the query."""
+    path = scope.get("raw_path") or scope["path"].encode("ascii", "backslashreplace")
+    return f"{scope['method'][:20]} {ascii(path[:200].decode('latin-1'))[1:-1]}"
 
 
 def _endpoint(path: str) -> str:

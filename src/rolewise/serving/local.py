@@ -96,6 +96,7 @@ class LocalBackend:
 
         table = has_table(name)
         if not table:
+            _refuse_folded(name)
             if scale:
                 raise ValueError(f"{name} has no segment table that scale={scale} could be about; train it first")
             logger.warning(NO_TABLE, name)
@@ -123,6 +124,16 @@ class LocalBackend:
     def positions(self) -> int | None:
         """How many tokens fit, prompt and answer."""
         return min(self._kv_tokens, self._engine.reader.positions or self._kv_tokens)
+
+    @property
+    def has_roles(self) -> bool:
+        """Whether roles change what it answers: not without a segment table, nor at scale 0."""
+        return self._has_table and self._engine.own_scale != 0
+
+    @property
+    def takes_scale(self) -> bool:
+        """Whether a request may choose its scale."""
+        return self._has_table
 
     async def start(self) -> None:
         """Start the engine's thread.
@@ -229,6 +240,23 @@ class LocalBackend:
         why = "the engine was closed" if self._failure is None else f"the engine has failed: {self._failure}"
         for stream in streams:
             _call(stream.loop, stream.fail, UnavailableError(why))
+
+
+def _refuse_folded(name: str) -> None:
+    """Before it is said to be a bare model, and before its weights are read."""
+    from transformers import PreTrainedConfig
+
+    from rolewise.modeling.attach import FOLDED
+    from rolewise.modeling.loading import resolve_source
+
+    source = resolve_source(name)
+    if source.suffix != ".gguf" and not (source / "adapter_config.json").exists():
+        config, _ = PreTrainedConfig.get_config_dict(str(source))
+        if config.get(FOLDED):
+            raise ValueError(
+                f"{name} was exported folded: OUTPUT's row is in its token embeddings already, so it is no bare model; "
+                "serve the model that it was made from, or this one in a stock engine with rolewise.export.FoldedClient"
+            )
 
 
 class _Stream:

@@ -9,9 +9,10 @@ from pydantic import ValidationError
 
 from rolewise.serving.answering import Sampling
 from rolewise.serving.errors import ApiError
-from rolewise.serving.protocol import UNKNOWN_FIELD, ChatRequest
+from rolewise.serving.problems import first_problem
+from rolewise.serving.protocol import ChatRequest
 from rolewise.serving.settings import ServerSettings
-from rolewise.serving.strict import read_json
+from rolewise.serving.strict import Allowance, read_json
 
 LEAST_TEMPERATURE = 1e-4
 """Under it sampling is taking the likeliest token; dividing by less would overflow."""
@@ -43,26 +44,22 @@ def parse_chat(body: bytes, settings: ServerSettings) -> ChatJob:
     Raises:
         ApiError: when it is no strict JSON, or no request that this server answers; it names the field.
     """
+    allowance = Allowance(settings.max_values)
     try:
-        value = read_json(body, max_depth=settings.max_depth)
+        value = read_json(body, max_depth=settings.max_depth, allowance=allowance)
     except ValueError as error:
         raise ApiError(400, f"the body: {error}") from None
     if not isinstance(value, dict):
         raise ApiError(400, "the body must be a JSON object")
     given = cast("dict[str, Any]", value)
-    messages = given.get("messages")
-    if isinstance(messages, list) and len(cast("list[Any]", messages)) > settings.max_messages:
-        raise ApiError(
-            400, f"the conversation has {len(cast('list[Any]', messages))} messages, and this server takes "
-            f"{settings.max_messages}", param="messages",
-        )  # fmt: skip
+    _check_numbers(given, settings)
     try:
         request = ChatRequest.model_validate(given)
     except ValidationError as error:
-        raise _first_problem(error) from None
+        raise first_problem(error) from None
     return ChatJob(
         model=request.model,
-        messages=[_message(number, one, settings.max_depth) for number, one in enumerate(given["messages"])],
+        messages=[_message(number, one, settings.max_depth, allowance) for number, one in enumerate(given["messages"])],
         tools=[_without_nulls(tool) for tool in given.get("tools") or ()] if request.tool_choice != "none" else [],
         enable_thinking=None if request.chat_template_kwargs is None else request.chat_template_kwargs.enable_thinking,
         sampling=_sampling(request, settings),
@@ -95,19 +92,40 @@ def _at_most(value: int, limit: int, name: str) -> int:
     return value
 
 
-def _message(number: int, message: dict[str, Any], max_depth: int) -> dict[str, Any]:
+def _check_numbers(given: dict[str, Any], settings: ServerSettings) -> None:
+    """Refuse too many of anything before each of them is looked at."""
+    messages, tools = _list(given.get("messages")), _list(given.get("tools"))
+    fields = [cast("dict[str, Any]", one) for one in messages[: settings.max_messages] if isinstance(one, dict)]
+    parts = sum(len(_list(one.get("content"))) + len(_list(one.get("tool_calls"))) for one in fields)
+    for number, limit, what, param in (
+        (len(messages), settings.max_messages, "messages", "messages"),
+        (parts, settings.max_parts, "parts of contents and calls of tools", "messages"),
+        (len(tools), settings.max_tools, "tools", "tools"),
+    ):
+        if number > limit:
+            raise ApiError(400, f"the request has {number} {what}, and this server takes {limit}; send fewer",
+                           param=param)  # fmt: skip
+
+
+def _list(value: Any) -> list[Any]:
+    return cast("list[Any]", value) if isinstance(value, list) else []
+
+
+def _message(number: int, message: dict[str, Any], max_depth: int, allowance: Allowance) -> dict[str, Any]:
     found = {key: value for key, value in message.items() if value is not None and key != "annotations"}
     if calls := found.pop("tool_calls", None):
-        found["tool_calls"] = [_call(number, place, call, max_depth) for place, call in enumerate(calls)]
+        found["tool_calls"] = [_call(number, place, call, max_depth, allowance) for place, call in enumerate(calls)]
     elif "content" not in found:
-        raise ApiError(400, f"messages[{number}] has neither content nor tool_calls", param=f"messages[{number}]")
+        raise ApiError(400, f"messages[{number}] has neither content nor tool_calls; give it one of them",
+                       param=f"messages[{number}]")  # fmt: skip
     return found
 
 
-def _call(number: int, place: int, call: dict[str, Any], max_depth: int) -> dict[str, Any]:
+def _call(number: int, place: int, call: dict[str, Any], max_depth: int, allowance: Allowance) -> dict[str, Any]:
     where = f"messages[{number}].tool_calls[{place}].function.arguments"
     try:
-        arguments = read_json(call["function"]["arguments"].strip() or "{}", max_depth=max_depth)
+        text = call["function"]["arguments"].strip() or "{}"
+        arguments = read_json(text, max_depth=max_depth, allowance=allowance)
     except ValueError as error:
         raise ApiError(400, f"{where}: {error}", param=where) from None
     if not isinstance(arguments, dict):
@@ -119,48 +137,3 @@ def _call(number: int, place: int, call: dict[str, Any], max_depth: int) -> dict
 def _without_nulls(tool: dict[str, Any]) -> dict[str, Any]:
     function = {key: value for key, value in tool["function"].items() if value is not None and key != "strict"}
     return {"type": "function", "function": function}
-
-
-_ROLES_BY_HAND = frozenset(
-    ("prompt", "input_ids", "segment_ids", "prompt_token_ids", "prompt_embeds", "input_embeds", "chat_template",
-     "add_generation_prompt", "continue_final_message", "add_special_tokens", "documents", "roles", "segments")
-)  # fmt: skip
-"""Fields of other servers with which a client would write what stands between messages."""
-
-_NO_ROLES = "roles come from the structure of messages alone, and ids or template text could forge them"
-
-_TAGS = frozenset(("system", "developer", "user", "data", "tool", "function", "assistant", "text", "parts", "none"))
-
-
-def _first_problem(error: ValidationError) -> ApiError:
-    """The first problem that pydantic names, in one sentence with the field's path."""
-    first = error.errors(include_url=False, include_context=True)[0]
-    where = _path(first["loc"])
-    if first["type"] == UNKNOWN_FIELD:
-        name = str(first.get("ctx", {})["field"])
-        where = ".".join(filter(None, (where, name)))[:200]
-        why = f": {_NO_ROLES}" if name in _ROLES_BY_HAND else ""
-        return ApiError(400, f"unknown field {where}; leave it out{why}", param=where, code="unknown_field")
-    message = first["msg"].removeprefix("Value error, ")
-    field = ChatRequest.model_fields.get(str(first["loc"][0])) if first["loc"] else None
-    if field is not None and field.description and (message.startswith("Input should be None") or len(first["loc"]) > 1
-                                                    or "literal" in first["type"]):  # fmt: skip
-        message = f"{message} ({field.description.rstrip('.')})"
-    return ApiError(400, f"{where}: {message}" if where else message, param=where or None)
-
-
-def _path(loc: tuple[int | str, ...]) -> str:
-    """`messages[0].content[1].text`; the names of a union's members are left out."""
-    path = ""
-    for number, step in enumerate(loc):
-        before = loc[number - 1] if number else None
-        if isinstance(before, int):  # an element of a list: messages, and parts of a content, are of several kinds
-            of_message = loc[0] == "messages" and number == 2
-            of_union = of_message or (number > 1 and loc[number - 2] in ("content", "parts"))
-        else:
-            of_union = before in ("content", "stop")
-        if isinstance(step, int):
-            path += f"[{step}]"
-        elif not (of_union and step in _TAGS):
-            path += f".{step}" if path else step
-    return path[:200]

@@ -26,7 +26,9 @@ class Strict(BaseModel):
         if isinstance(value, dict):
             for name in cast("dict[str, Any]", value):
                 if name not in cls.model_fields:
-                    raise PydanticCustomError(UNKNOWN_FIELD, "unknown field", {"field": name})
+                    raise PydanticCustomError(
+                        UNKNOWN_FIELD, "unknown field", {"field": name, "known": list(cls.model_fields)}
+                    )
         return value
 
 
@@ -197,7 +199,7 @@ class ChatRequest(Strict):
     top_logprobs: int | None = Field(None, ge=0, le=20, description="Needs logprobs to be true.")
     frequency_penalty: float | None = Field(None, ge=-2, le=2)
     presence_penalty: float | None = Field(None, ge=-2, le=2)
-    tools: Annotated[list[Tool], Field(fail_fast=True, max_length=128)] | None = None
+    tools: Annotated[list[Tool], Field(fail_fast=True)] | None = None
     tool_choice: Literal["none", "auto"] | None = Field(None, description="A call cannot be forced.")
     parallel_tool_calls: Literal[True] | None = Field(None, description="A model cannot be kept to one call.")
     chat_template_kwargs: TemplateOptions | None = Field(None, description="An extension of many servers.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import signal
 import socket
@@ -19,11 +20,21 @@ from uvicorn.protocols.http.h11_impl import STATUS_PHRASES, H11Protocol
 
 from rolewise.serving.errors import ApiError
 from rolewise.serving.settings import ServerSettings
+from rolewise.serving.tracing import Trace
 
 logger = logging.getLogger("rolewise.serving")
 
 _PATIENCE = 3
 """Times `read_timeout` for which a client may leave its answer unread."""
+_ANOTHER_PORT = {
+    errno.EADDRINUSE: "; a server may be running there. Stop it, or take another --port; --port 0 takes a free one",
+    errno.EACCES: "; only the administrator may use it. Take a --port above 1023; --port 0 takes a free one",
+}
+"""Where a port is at fault, and not the address."""
+_NO_SUCH_ADDRESS = dict.fromkeys(
+    (errno.EADDRNOTAVAIL, socket.EAI_NONAME, socket.EAI_AGAIN, socket.EAI_FAIL),
+    "this machine has no such address; --host takes one of its own, 127.0.0.1 for itself alone, 0.0.0.0 for all",
+)
 
 
 def bound_socket(host: str, port: int) -> socket.socket:
@@ -41,8 +52,10 @@ def bound_socket(host: str, port: int) -> socket.socket:
         one.listen(1024)
     except OSError as error:
         one.close()
-        raise OSError(f"cannot listen on {host} port {port}: {error.strerror or error}; another --port may be free, "
-                      "and --port 0 takes one that is") from error  # fmt: skip
+        raise OSError(
+            f"cannot listen on {host} port {port}: {_NO_SUCH_ADDRESS.get(error.errno or 0) or error.strerror or error}"
+            f"{_ANOTHER_PORT.get(error.errno or 0, '')}"
+        ) from error
     one.setblocking(False)
     return one
 
@@ -87,8 +100,10 @@ class Server(uvicorn.Server):
         self._captured_signals.clear()
         if self.force_exit:  # what is cut off now would be shown with its traceback
             logging.getLogger("uvicorn").setLevel(logging.CRITICAL)
-        if sig == signal.SIGINT and not self.force_exit:
-            logger.warning("stopping: what has begun is finished; Ctrl-C again ends it at once")
+        if not self.force_exit:
+            logger.warning(
+                "stopping: what has begun is finished%s", "; Ctrl-C again ends it at once" * (sig == signal.SIGINT)
+            )
 
 
 @contextlib.contextmanager
@@ -132,8 +147,23 @@ def running(app: FastAPI, settings: ServerSettings, *, port: int = 0) -> Generat
 
 def url_of(host: str, port: int) -> str:
     """Where a server that is bound to `host` can be found from this machine."""
-    shown = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "[::1]"}.get(host, f"[{host}]" if ":" in host else host)
-    return f"http://{shown}:{port}"
+    name = host.strip("[]")
+    name = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}.get(name, name)
+    return f"http://[{name}]:{port}" if ":" in name else f"http://{name}:{port}"
+
+
+def others_find_at(host: str, port: int) -> str | None:
+    """Where other machines find a server that listens on all addresses; "" where this machine has no network, and None
+    for a server that listens on one."""
+    known = {"": "192.0.2.1", "0.0.0.0": "192.0.2.1", "::": "2001:db8::1"}  # nobody's
+    if (far := known.get(host.strip("[]"))) is None:
+        return None
+    try:
+        with socket.socket(socket.AF_INET6 if ":" in far else socket.AF_INET, socket.SOCK_DGRAM) as one:
+            one.connect((far, 9))  # which sends nothing, but chooses the address that would be sent from
+            return url_of(one.getsockname()[0], port)
+    except OSError:
+        return ""
 
 
 def _protocol(settings: ServerSettings) -> type[H11Protocol]:
@@ -196,7 +226,7 @@ class _LimitedProtocol(H11Protocol):
             body = error.encoded()
             headers: list[tuple[bytes, bytes]] = [
                 (b"content-type", b"application/json"), (b"content-length", str(len(body)).encode()),
-                (b"connection", b"close"),
+                (b"connection", b"close"), (b"x-request-id", Trace().id.encode()),
             ]  # fmt: skip
             events: list[Any] = [
                 h11.Response(status_code=error.status, headers=headers, reason=STATUS_PHRASES[error.status]),

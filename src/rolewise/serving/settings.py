@@ -34,6 +34,12 @@ class ServerSettings:
     """The largest body of a request."""
     max_messages: int = 1024
     """The most messages of a conversation."""
+    max_parts: int = 4096
+    """The most parts of contents, and calls of tools, in a conversation."""
+    max_tools: int = 128
+    """The most tools that are offered."""
+    max_values: int = 100_000
+    """The most values in a request's JSON, the arguments of calls included."""
     max_depth: int = 64
     """How deep JSON may be nested."""
     max_prompt_tokens: int = 131_072
@@ -47,7 +53,9 @@ class ServerSettings:
     max_connections: int = 1024
     """Open connections; further ones are closed at once."""
     render_workers: int = 2
-    """Threads that render conversations."""
+    """Threads that render conversations; large ones have one of their own besides."""
+    log_requests: bool = False
+    """Whether a line is logged for each request; never what is in it."""
     request_timeout: float = 600.0
     """Seconds from a request's last byte to its answer's last."""
     read_timeout: float = 20.0
@@ -59,7 +67,8 @@ class ServerSettings:
     """Seconds for which a server that is stopped finishes what it has begun."""
 
     def __post_init__(self) -> None:
-        for name in ("max_body_bytes", "max_messages", "max_depth", "max_prompt_tokens", "max_completion_tokens",
+        for name in ("max_body_bytes", "max_messages", "max_parts", "max_tools", "max_values",
+                     "max_depth", "max_prompt_tokens", "max_completion_tokens",
                      "max_choices", "max_requests", "max_connections", "render_workers", "request_timeout",
                      "read_timeout", "keep_alive", "shutdown_timeout"):  # fmt: skip
             if not getattr(self, name) > 0:

@@ -10,16 +10,38 @@ import math
 from typing import Any, NoReturn, cast
 
 
-def read_json(data: bytes | str, *, max_depth: int) -> Any:
+class Allowance:
+    """How many values may still come.
+
+    Args:
+        values: objects, arrays, strings, numbers and so on; keys count with their values.
+    """
+
+    def __init__(self, values: int) -> None:
+        self._values = self._left = values
+
+    def take(self, values: int) -> None:
+        """Some have come.
+
+        Raises:
+            ValueError: when there are too many.
+        """
+        self._left -= values
+        if self._left < 0:
+            raise ValueError(f"more than the {self._values} values that this server takes; send fewer")
+
+
+def read_json(data: bytes | str, *, max_depth: int, allowance: Allowance) -> Any:
     """One JSON value.
 
     Args:
         data: UTF-8, if it is bytes.
         max_depth: how many objects and arrays may be nested.
+        allowance: from which its values are taken.
 
     Raises:
-        ValueError: when it is no JSON, holds a key twice, NaN, a number that cannot be kept or a lone surrogate, or is
-            nested too deeply.
+        ValueError: when it is no JSON, holds a key twice, NaN, a number that cannot be kept or a lone surrogate, is
+            nested too deeply, or has too many values.
     """
     try:
         text = data if isinstance(data, str) else data.decode("utf-8")
@@ -34,7 +56,7 @@ def read_json(data: bytes | str, *, max_depth: int) -> Any:
     except RecursionError:
         raise _too_deep(max_depth) from None
     # Half a pair can only come from an escape: UTF-8 has none.
-    _check(value, max_depth, surrogates="\\u" in text)
+    _check(value, max_depth, allowance, surrogates="\\u" in text)
     return value
 
 
@@ -65,11 +87,12 @@ def _constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON; write null, or leave it out")
 
 
-def _check(value: Any, max_depth: int, *, surrogates: bool) -> None:
-    """Depth, and halves of surrogate pairs; without recursion, as what is checked may be deep."""
+def _check(value: Any, max_depth: int, allowance: Allowance, *, surrogates: bool) -> None:
+    """Depth, number, and halves of surrogate pairs; without recursion, as what is checked may be deep."""
     level: list[Any] = [value]
     depth = 0
     while level:
+        allowance.take(len(level))
         nested: list[Any] = []
         for one in level:
             if isinstance(one, dict):

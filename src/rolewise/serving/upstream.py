@@ -107,6 +107,16 @@ class UpstreamBackend:
         known = [one.served.positions for one in self._upstreams if one.served] + [self._own_positions]
         return min((number for number in known if number is not None), default=None)
 
+    @property
+    def has_roles(self) -> bool:
+        """Whether roles change what it answers."""
+        return True
+
+    @property
+    def takes_scale(self) -> bool:
+        """Whether a request may choose its scale: vLLM keeps the table as it was loaded."""
+        return False
+
     async def start(self) -> None:
         """Inspect all servers, and go on looking after them.
 
@@ -184,7 +194,10 @@ class UpstreamBackend:
             if self._client is None:
                 raise UnavailableError("the server is ending") from failure
             if begun:
-                raise UnavailableError(f"the engine was lost in the middle of the answer: {failure}") from failure
+                raise UnavailableError(
+                    f"the engine was lost in the middle of the answer: {failure}",
+                    told="the engine was lost in the middle of the answer; send the request again",
+                ) from failure
             logger.warning("a request is tried again elsewhere: %s", failure)
         # One that is only full may take the request soon.
         raise full or failure or UnavailableError(self._why_none())
@@ -205,7 +218,7 @@ class UpstreamBackend:
         except UnreachableError as error:
             one.leave(str(error))
         except OverloadedError as error:
-            one.leave(f"it is too busy to be inspected ({error})")
+            one.leave(f"is too busy to be inspected ({error})")
 
     async def _watch(self, one: _Upstream) -> None:
         """Leave a server out while it is gone, and take it back when it serves our model again."""
@@ -217,7 +230,7 @@ class UpstreamBackend:
                     if one.served is not None:
                         logger.warning("upstream %s is back", one.server.url)
                 elif not await one.server.alive():
-                    one.leave("it fails its health check")
+                    one.leave("fails its health check")
             except UnavailableError as error:  # it serves something else now
                 one.leave(str(error))
             except Exception as error:  # whatever it says, it cannot be trusted with roles until it was inspected
@@ -225,7 +238,11 @@ class UpstreamBackend:
                 one.leave(f"looking after it failed ({type(error).__name__})")
 
     def _why_none(self) -> str:
-        return "no engine can be used now: " + "; ".join(f"{one.server.url}: {one.problem}" for one in self._upstreams)
+        problems = (
+            one.problem if one.server.url in one.problem else f"{one.server.url} {one.problem}"
+            for one in self._upstreams
+        )  # fmt: skip
+        return f"no engine can be used now: {'; '.join(problems)}"
 
 
 def _checked(url: str) -> str:

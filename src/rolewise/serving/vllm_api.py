@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -238,9 +239,17 @@ def _logprobs(given: Any, most: int) -> list[TokenLogprob]:
     columns: list[Any] = [given["tokens"], given["token_logprobs"], given["top_logprobs"]]
     for token, value, likeliest in zip(*columns, strict=True):
         # The token taken is always among them, whether it is one of the likeliest or not.
-        best = sorted(((_token(key), float(other)) for key, other in likeliest.items()), key=lambda pair: -pair[1])
-        rows.append((_token(token), float(value), best[:most]))
+        best = sorted(((_token(key), _chance(other)) for key, other in likeliest.items()), key=lambda pair: -pair[1])
+        rows.append((_token(token), _chance(value), best[:most]))
     return rows
+
+
+def _chance(given: Any) -> float:
+    """A log-probability; Python reads NaN and infinities from what is no JSON, and the last of them alone is one."""
+    value = float(given)
+    if math.isnan(value) or value == math.inf:
+        raise ValueError(f"{value} is no log-probability")
+    return value
 
 
 def _token(written: str) -> int:
@@ -259,7 +268,8 @@ def _raise_for(status: int, content: bytes, headers: httpx.Headers, url: str) ->
     except ValueError:
         said = "no reason given"
     if status == 429 or (status == 503 and any(word in said for word in _BUSY)):
-        raise OverloadedError(f"the engine has no room for another request ({said})", retry_after=_retry(headers))
+        why = "the engine has no room for another request; try again later"  # as clients read it
+        raise OverloadedError(why, retry_after=_retry(headers))
     if status in (401, 403):
         raise UnreachableError(f"{url} refuses our API key (status {status}); see ROLEWISE_UPSTREAM_API_KEY")
     if status == 404:  # another model now: it must be inspected again

@@ -148,6 +148,8 @@ def source_values(source: str, split: str) -> Iterator[tuple[str, Any]]:
     """
     from rolewise.training.rows import rows_from_hub
 
+    if not source.strip():
+        raise ValueError("a source is empty; name a file or a hub dataset")
     path = Path(source).expanduser()
     if path.is_dir():
         raise ValueError(f"{source!r} is a directory; name the .json or .jsonl files in it")

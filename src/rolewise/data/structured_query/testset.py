@@ -61,8 +61,12 @@ def load_samples(
         )
         samples.append(sample)
     if not samples:
-        kind = {True: " with an input", False: " without an input"}.get(with_input, "")  # type: ignore[arg-type]
-        raise ValueError(f"{os.fspath(path)} has no row{kind}; choose others with with_input")
+        lack = (
+            'with an input, which is the data to attack; take a file whose rows have text under "input"'
+            if with_input
+            else 'without an input, where all is in the user turn; take a file that has rows with "input": ""'
+        )
+        raise ValueError(f"{os.fspath(path)} has no row {lack}")
     return samples
 
 

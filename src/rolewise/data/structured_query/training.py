@@ -155,8 +155,8 @@ def build(
     donors = [entry for entry in order if _injectable(entry.example, chosen)]
     if chosen.variant == "adversarial" and (found := len({_asked(entry) for entry in donors})) < 3:
         raise ValueError(
-            f"only {found} different instructions can be injected into others, and at least 3 are needed; name more "
-            "sources, or raise max_injected_chars"
+            f"only {found} different instruction{'s' * (found != 1)} can be injected into others, and at least 3 are "
+            f"needed; name more sources, or {_more_donors(chosen)}"
         )
     rows = list(_rows(entries, donors, chosen))
     names = ("read", "bad", "duplicate", "in the test set", "without input", "too short or long", "over the maximum",
@@ -195,7 +195,7 @@ def _tested(paths: Sequence[str], skip_bad: bool, counts: Counter[str], problems
 
 def _skip(bad: BadExample, skip_bad: bool, problems: list[str]) -> None:
     if not skip_bad:
-        raise ValueError(f"{bad.problem} (skip_bad, --skip-bad, leaves such rows out)")
+        raise ValueError(f"{bad.problem} (--skip-bad, or skip_bad=True, leaves such rows out)")
     problems.append(bad.problem)
 
 
@@ -255,6 +255,11 @@ def _drawn(pool: list[_Entry], sources: int, chosen: Settings) -> list[_Entry]:
 def _injectable(example: Example, chosen: Settings) -> bool:
     size = len(example.instruction) + len(example.input) + (len(example.output) if chosen.twins else 0)
     return chosen.max_injected_chars is None or size <= chosen.max_injected_chars
+
+
+def _more_donors(chosen: Settings) -> str:
+    limit = chosen.max_injected_chars
+    return "make clean rows (variant='clean')" if limit is None else f"raise the limit max_injected_chars={limit}"
 
 
 def _rows(entries: Iterable[_Entry], donors: list[_Entry], chosen: Settings) -> Iterator[Row]:

@@ -22,6 +22,7 @@ from rolewise.evaluation.judging import witness_in
 from rolewise.rendering import control_token_ids
 from rolewise.roles import Role, RoleScheme
 from rolewise.serving.answering import Answering, Prompt, Sampling, model_of
+from rolewise.serving.backend import Backend
 from rolewise.serving.errors import ApiError, api_error
 from rolewise.serving.parsing import LEAST_TEMPERATURE
 from rolewise.serving.playground.attacking import attacked, attacks, payloads
@@ -37,6 +38,7 @@ from rolewise.serving.playground.protocol import (
     parse,
 )
 from rolewise.serving.settings import ServerSettings
+from rolewise.serving.tracing import named
 
 MAX_SHOWN = 12_000
 """The most tokens that are shown of a prompt."""
@@ -89,6 +91,7 @@ class _Routes:
         return _json(
             {
                 "version": __version__,
+                "models": {name: _columns(one.backend) for name, one in self._models.items()},
                 "attacks": attacks(),
                 "payloads": payloads(),
                 "limits": {
@@ -137,6 +140,11 @@ async def _asked(request: Request, kind: type[Asked]) -> Asked:
     return parse(kind, await request.body())
 
 
+def _columns(backend: Backend) -> dict[str, bool]:
+    """Which answers of a model can be told apart: with its roles, and without."""
+    return {"on": backend.has_roles, "off": backend.has_roles and backend.takes_scale}
+
+
 def _json(body: Any) -> Response:
     return JSONResponse(body, headers={**HEADERS, "Cache-Control": "no-store"})
 
@@ -182,7 +190,7 @@ async def _events(answering: Answering, asked: AnswerRequest, timeout: float) ->
     except Exception as error:  # the status is sent already: what is wrong must be said in the stream
         told = api_error(error)
         if told.status == 500:
-            _LOG.exception("an answer of %s failed", answering.name)
+            _LOG.exception("%s", named(f"an answer of {answering.name} failed"))
         yield {"type": "error", "status": told.status, **told.body()}
 
 

@@ -13,13 +13,17 @@ const ENDINGS = {
 const seconds = (milliseconds) => `${(milliseconds / 1000).toFixed(milliseconds < 9950 ? 2 : 1)} s`;
 const plural = (count, what) => `${count.toLocaleString("en")} ${what}${count === 1 ? "" : "s"}`;
 
-/** One column: a model with its roles as trained, or without them. */
+const ON = { roles: true, style: "on", mode: "ISE on", about: "The segment table as it is served" };
+const OFF = { roles: false, style: "off", mode: "ISE off", about: "The segment table times 0: the model without roles" };
+const BARE = { roles: true, style: "off", mode: "bare model", about: "No segment table counts: roles change nothing" };
+
+/** One column: a model with its roles, without them, or one that has none. */
 class Column {
-  constructor(model, roles, checked, changed) {
+  constructor(model, { roles, style, mode, about }, checked, changed) {
     this.model = model;
     this.roles = roles;
     this.key = `${roles ? "on" : "off"}:${model}`;
-    this.mode = roles ? "ISE on" : "ISE off";
+    this.mode = mode;
     this.name = `${visible(model)}, ${this.mode}`;
     this.output = null;  // the whole text of an answer that has ended
     this.verdict = null;
@@ -34,13 +38,13 @@ class Column {
     this.choice = make("label", "check");
     this.choice.append(this.box, ` ${this.name}`);
 
-    this.element = make("article", `answer ${roles ? "on" : "off"}`);
+    this.element = make("article", `answer ${style}`);
     this.element.setAttribute("aria-label", `Answer of ${this.name}`);
     this.element.hidden = !checked;
     const heading = make("h3", "", visible(model));
-    const mode = make("span", "mode", this.mode);
-    mode.title = roles ? "The segment table as it was trained" : "The segment table times 0: the model without roles";
-    heading.append(" ", mode);
+    const shownMode = make("span", "mode", this.mode);
+    shownMode.title = about;
+    heading.append(" ", shownMode);
     this.shown = make("p", "verdict");
     this.thought = make("details", "thought");
     this.thoughtText = make("div", "text");
@@ -142,6 +146,21 @@ class Column {
   }
 }
 
+/** What the columns are, and why a model lacks one. */
+function notes(models, kinds) {
+  const names = (wanted) => models.filter(({ id }) => wanted(kinds[id])).map(({ id }) => visible(id)).join(", ");
+  const fixed = names(({ on, off }) => on && !off);
+  const bare = names(({ on }) => !on);
+  const found = [];
+  if (names(({ off }) => off)) found.push("ISE off is the same model with its segment table times 0, so without roles.");
+  if (fixed) {
+    found.push(`No ISE off of ${fixed}: the engine behind this server keeps the segment table as it was loaded. Serve the ` +
+      "model without --upstream to compare the two.");
+  }
+  if (bare) found.push(`No ISE on or off of ${bare}: it runs without a segment table, so roles change nothing in its answers.`);
+  return found;
+}
+
 export class Answers {
   constructor(changed) {
     this.changed = changed;
@@ -153,11 +172,15 @@ export class Answers {
   get asked() { return this.columns.filter((column) => column.asked); }
   get witness() { return byId("witness").value; }
 
-  show(models) {
-    this.columns = models.flatMap(({ id }, at) => [
-      new Column(id, true, true, this.changed),
-      new Column(id, false, at === 0, this.changed),
-    ]);
+  /** One or two columns a model; `kinds` says by name which answers differ: those with roles, and those without. */
+  show(models, kinds) {
+    this.columns = models.flatMap(({ id }, at) => {
+      const { on, off } = kinds[id];
+      const columns = [new Column(id, on ? ON : BARE, true, this.changed)];
+      if (off) columns.push(new Column(id, OFF, at === 0, this.changed));
+      return columns;
+    });
+    byId("columns-notes").replaceChildren(...notes(models, kinds).map((note) => make("p", "soft small", note)));
     byId("columns").append(...this.columns.map((column) => column.choice));
     byId("answers").append(...this.columns.map((column) => column.element));
   }

@@ -183,7 +183,7 @@ function show(models, info) {
   byId("max-tokens").max = info.limits.max_tokens;
   byId("max-tokens").value = Math.min(256, info.limits.max_tokens);
   boxes.allowed = info.limits;
-  answers.show(models);
+  answers.show(models, info.models);
   library.show(info);
   byId("main").hidden = false;
   if (!restore()) {
