@@ -183,7 +183,7 @@ def test_a_tiny_model_whose_second_turn_is_too_long(
         ([], "capability is measured by a grader, and none is named; give any capable model"),
         (
             ["--grader", "stub/grader", "--benchmarks", "mtbench"],
-            "--benchmarks mtbench is unknown: did you mean 'mt_bench'",
+            "unknown benchmark 'mtbench': did you mean 'mt_bench'",
         ),
         (
             ["--grader", "stub/grader", "--references", "absent.json"],

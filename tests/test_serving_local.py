@@ -237,6 +237,18 @@ def test_a_model_without_a_table_is_run_bare(tmp_path: Path, caplog: pytest.LogC
     run(work)
 
 
+@pytest.mark.parametrize("damaged", ["the head", "a role's row of the table"])
+def test_a_damaged_model_is_refused_before_it_serves(damaged: str, tokenizer: Any, tmp_path: Path) -> None:
+    model = tiny_model("qwen3", vocab=len(tokenizer))
+    head: Any = model.get_output_embeddings() if damaged == "the head" else model.segment_embedding
+    with torch.no_grad():
+        head.weight[2] = float("nan")
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(ValueError, match=r"cannot be served: the model's logits are nan: its weights are damaged"):
+        LocalBackend.load(str(tmp_path), device="cpu")
+
+
 _UNFINISHED = """
 import asyncio, sys
 from rolewise.engine.decoding import Request

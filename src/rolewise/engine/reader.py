@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers.cache_utils import DynamicCache
 
-from rolewise.engine.decoding import PromptTooLongError, Request
+from rolewise.engine.decoding import PromptTooLongError, Request, require_finite
 from rolewise.engine.kv import empty_cache, supports_sharing
 from rolewise.generation import stop_token_ids
 from rolewise.modeling import SegmentedCausalLM
@@ -57,6 +57,21 @@ class Reader:
         if (room := positions - len(request.input_ids)) < 1:
             raise PromptTooLongError(len(request.input_ids), positions)
         return room
+
+    @torch.inference_mode()
+    def try_out(self) -> None:
+        """Read a token in each role, to see that weights and table make numbers.
+
+        Raises:
+            NotFiniteError: when they do not.
+        """
+        segments = torch.arange(self.model.num_segments, device=self.model.device)[:, None]
+        embedding: Any = self.model.get_input_embeddings()
+        rows = embedding.weight.shape[0]
+        ids = torch.full_like(segments, next((token for token in self.stops if token < rows), 0))
+        logits = self.model(input_ids=ids, segment_ids=segments, use_cache=False).logits
+        for value in logits[:, -1].amax(-1).tolist():
+            require_finite(value)
 
     def new_cache(self) -> Any:
         """An empty cache, of a kind of its own for a model that keeps more than keys and values."""

@@ -12,7 +12,7 @@ from dataclasses import replace
 from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Self
 
-from rolewise.engine.decoding import Request
+from rolewise.engine.decoding import NotFiniteError, Request
 from rolewise.roles import RoleScheme
 from rolewise.serving.backend import Delta, OverloadedError, UnavailableError
 
@@ -87,7 +87,8 @@ class LocalBackend:
             options: as the class takes them.
 
         Raises:
-            ValueError: as `rolewise.load` does, or when a model without a table is to be run at another scale than 0.
+            ValueError: as `rolewise.load` does, when a model without a table is to be run at another scale than 0, or
+                when the logits of a first prompt are no numbers.
         """
         import torch
 
@@ -108,6 +109,10 @@ class LocalBackend:
             model.segment_scale = scale
         backend = cls(model.eval(), tokenizer, **options)
         backend._has_table = table
+        try:
+            backend._engine.reader.try_out()
+        except NotFiniteError as error:
+            raise ValueError(f"{name} cannot be served: {error}") from error
         return backend
 
     @property
@@ -283,7 +288,9 @@ class _Stream:
     def add(self, written: Written) -> None:
         """Called in the loop."""
         if written.error is not None:
-            self.fail(RuntimeError(f"this answer failed: {written.error}"))
+            error = RuntimeError(f"this answer failed: {written.error}")
+            error.__cause__ = written.error  # the log shows where
+            self.fail(error)
             return
         before = self._delta or Delta(token_ids=[])
         chances = None if written.logprobs is None else [*(before.logprobs or []), *written.logprobs]
