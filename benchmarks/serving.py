@@ -18,13 +18,15 @@ import gc
 import itertools
 import json
 import random
+import re
 import statistics
+import subprocess
+import sys
+import tempfile
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from dataclasses import asdict, dataclass
-from multiprocessing import get_context
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +34,6 @@ import torch
 
 import rolewise as rw
 from benchmarks.measure import bootstrap_median, machine
-from benchmarks.workers import end_with_parent
 from rolewise.engine.continuous import ContinuousEngine
 from rolewise.engine.decoding import Request
 from rolewise.modeling.loading import resolve_source
@@ -341,25 +342,24 @@ def running_engine(model: Any, tokenizer: Any) -> Generator[tuple[LocalBackend, 
 
 @contextlib.contextmanager
 def served_apart(name: str) -> Generator[str]:
-    """The model behind a server in a process of its own, as it is in use; its URL."""
-    context = get_context("spawn")
-    here, there = context.Pipe()
-    process = context.Process(target=_serve, args=(name, there), daemon=True)
-    process.start()
-    there.close()  # so that a server that ends at once is noticed
-    try:
-        yield here.recv()
-    finally:
-        process.terminate()
-        process.join()
-
-
-def _serve(name: str, told: Connection) -> None:
-    end_with_parent()
-    ours, _, tokenizer = models(name)
-    with http(LocalBackend(ours, tokenizer, cache_tokens=0)) as url:
-        told.send(url)
-        threading.Event().wait()
+    """The model behind `rolewise serve`; its URL."""
+    with tempfile.TemporaryDirectory() as folder:
+        ours, _, tokenizer = models(name)
+        ours.save_pretrained(folder)
+        tokenizer.save_pretrained(folder)
+        command = [sys.executable, "-m", "rolewise", "serve", f"m={folder}", "--port", "0", "--cache-tokens", "0"]
+        with subprocess.Popen([*command, "--dtype", "float32"], stderr=subprocess.PIPE, text=True) as process:
+            assert process.stderr is not None
+            said = ""
+            try:
+                while (found := re.search(r"serving m at (\S+?:\d+)", said)) is None:
+                    if not (line := process.stderr.readline()):
+                        raise RuntimeError(f"the server did not start: {said}")
+                    said += line
+                threading.Thread(target=process.stderr.read, daemon=True).start()  # lest a full pipe stop it
+                yield found[1]
+            finally:
+                process.terminate()
 
 
 PARTS = {"batching": batching, "roles": roles, "first-token": first_token, "front": front}
