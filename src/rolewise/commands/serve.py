@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -187,6 +188,9 @@ def main(arguments: Sequence[str]) -> int:
     logging.getLogger("httpx").setLevel(logging.WARNING)
     logging.getLogger("rolewise.serving.access").setLevel(logging.INFO)
 
+    # OpenMP's threads sleep at once where a second pool of them might want the processor; then most of them sleep and
+    # wake some hundred times in a pass (docs/log.md). To be set before PyTorch is imported.
+    os.environ.setdefault("GOMP_SPINCOUNT", "300000")
     one = bound_socket(config.host, config.port)  # before minutes of loading
     try:
         quiet_libraries()
@@ -293,16 +297,19 @@ def _backend(model: str, upstreams: Sequence[str], config: ServeConfig, say: Cal
     from rolewise.serving.local import LocalBackend
 
     say(f"loading {model} …")
-    return LocalBackend.load(
-        model,
-        scale=config.scale,
-        max_running=config.max_running,
-        max_waiting=config.max_waiting,
-        kv_tokens=config.kv_tokens,
-        cache_tokens=config.cache_tokens,
-        device=config.device,
-        dtype=config.dtype,
-    )
+    # In a thread that ends: the pool of OpenMP threads that loading leaves behind would slow the engine's by a fifth.
+    with ThreadPoolExecutor(1) as loader:
+        return loader.submit(
+            LocalBackend.load,
+            model,
+            scale=config.scale,
+            max_running=config.max_running,
+            max_waiting=config.max_waiting,
+            kv_tokens=config.kv_tokens,
+            cache_tokens=config.cache_tokens,
+            device=config.device,
+            dtype=config.dtype,
+        ).result()
 
 
 def _tell(url: str, others: str | None, settings: ServerSettings, names: list[str], say: Callable[[str], None]) -> None:
