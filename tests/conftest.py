@@ -18,6 +18,22 @@ def browser() -> Iterator[Any]:
         yield found
 
 
+@pytest.fixture(scope="module")
+def tokenizer() -> Any:
+    """The tiny tokenizer; a module of other needs has a fixture of its own."""
+    from .training_model import tiny_tokenizer
+
+    return tiny_tokenizer()
+
+
+@pytest.fixture(scope="module")
+def llama(tokenizer: Any) -> Any:
+    """A tiny Llama with a segment table, of the tokenizer's vocabulary."""
+    from .models import tiny_model
+
+    return tiny_model("llama", vocab=len(tokenizer))
+
+
 @pytest.fixture(autouse=True)
 def logging_as_it_was() -> Iterator[None]:
     """An evaluation in this process takes over the levels and handlers of the root logger and of ours."""

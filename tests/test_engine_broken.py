@@ -15,17 +15,6 @@ from rolewise.modeling import SegmentedCausalLM
 
 from .engine_rows import Heard, alone, answers, asked, prompt_of
 from .models import FAMILIES, tiny_model
-from .training_model import tiny_tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return tiny_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def llama(tokenizer: Any) -> SegmentedCausalLM:
-    return tiny_model("llama", vocab=len(tokenizer))
 
 
 def test_what_is_wrong_with_one_row_fails_it_alone(llama: SegmentedCausalLM, tokenizer: Any) -> None:

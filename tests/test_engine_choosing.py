@@ -16,17 +16,6 @@ from rolewise.modeling import SegmentedCausalLM
 
 from .engine_rows import Heard, answers, asked, prompt_of
 from .models import plain_model, tiny_model
-from .training_model import tiny_tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return tiny_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def llama(tokenizer: Any) -> SegmentedCausalLM:
-    return tiny_model("llama", vocab=len(tokenizer))
 
 
 def test_samples_depend_on_the_seed_and_not_on_the_company(llama: SegmentedCausalLM, tokenizer: Any) -> None:

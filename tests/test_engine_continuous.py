@@ -15,17 +15,6 @@ from rolewise.modeling import SegmentedCausalLM
 
 from .engine_rows import NEW, Heard, alone, answers, asked, prompt_of
 from .models import FAMILIES, model_with_other_memory, tiny_model
-from .training_model import tiny_tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return tiny_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def llama(tokenizer: Any) -> SegmentedCausalLM:
-    return tiny_model("llama", vocab=len(tokenizer))
 
 
 @pytest.fixture

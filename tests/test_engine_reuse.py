@@ -12,18 +12,6 @@ from rolewise.engine.continuous import ContinuousEngine
 from rolewise.modeling import SegmentedCausalLM
 
 from .engine_rows import NEW, Heard, Prompt, alone, answers, asked, prompt_of
-from .models import tiny_model
-from .training_model import tiny_tokenizer
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return tiny_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def llama(tokenizer: Any) -> SegmentedCausalLM:
-    return tiny_model("llama", vocab=len(tokenizer))
 
 
 def test_the_next_turn_begins_where_the_last_one_ended(llama: SegmentedCausalLM, tokenizer: Any) -> None:

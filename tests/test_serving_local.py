@@ -21,19 +21,9 @@ from rolewise.serving.backend import Delta, OverloadedError, UnavailableError
 from rolewise.serving.local import LocalBackend
 from tests.engine_rows import alone, asked, prompt_of
 from tests.models import tiny_model
-from tests.training_model import save_tiny_model, tiny_tokenizer
+from tests.training_model import save_tiny_model
 
 LONG = 400
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Any:
-    return tiny_tokenizer()
-
-
-@pytest.fixture(scope="module")
-def llama(tokenizer: Any) -> SegmentedCausalLM:
-    return tiny_model("llama", vocab=len(tokenizer))
 
 
 def run(work: Callable[[], Coroutine[Any, Any, Any]]) -> Any:

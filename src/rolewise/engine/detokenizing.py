@@ -159,10 +159,11 @@ def _byte_level(surface: str) -> bytes:
         return surface.encode()
 
 
-def _byte_alphabet() -> dict[str, int]:
+def byte_alphabet() -> dict[str, int]:
+    """The characters in which byte-level vocabularies write bytes (GPT-2's), and the byte of each."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     return {chr(byte): byte for byte in printable} | {chr(256 + at): byte for at, byte in enumerate(others)}
 
 
-_BYTES = _byte_alphabet()
+_BYTES = byte_alphabet()

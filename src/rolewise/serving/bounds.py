@@ -12,6 +12,8 @@ import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, cast
 
+from rolewise.engine.detokenizing import byte_alphabet
+
 _ALL = bytes(range(256))
 _ALNUM = (string.ascii_letters + string.digits).encode()
 _KINDS = (_ALL, bytes(one for one in _ALL if one >= 128 or one in _ALNUM), _ALNUM)
@@ -80,7 +82,7 @@ def _spelled(model: dict[str, Any], split: dict[str, Any] | None) -> tuple[bytes
     words: list[str] = list(model["vocab"])
     steps = [] if split is None else split.get("pretokenizers", [split])
     if any(step["type"] == "ByteLevel" for step in steps):
-        letters = _bytes_of_letters()
+        letters = byte_alphabet()
         # What is not in that alphabet was put in by hand, and is reached as it stands, if at all.
         spelled = [bytes(letters[one] for one in word) if letters.keys() >= set(word) else word.encode()
                    for word in words]  # fmt: skip
@@ -88,13 +90,6 @@ def _spelled(model: dict[str, Any], split: dict[str, Any] | None) -> tuple[bytes
     if model.get("byte_fallback") and all(f"<0x{one:02X}>" in model["vocab"] for one in _ALL):
         return _ALL, [word.replace(_SPACE, " ").encode() for word in words]
     return None
-
-
-def _bytes_of_letters() -> dict[str, int]:
-    """The alphabet in which byte-level vocabularies are written (GPT-2's)."""
-    shown = [one for one in _ALL if 33 <= one <= 126 or 161 <= one <= 172 or one >= 174]
-    hidden = [one for one in _ALL if one not in shown]
-    return {chr(one): one for one in shown} | {chr(256 + at): one for at, one in enumerate(hidden)}
 
 
 def _normal_form(normalizer: dict[str, Any] | None) -> str | None:
